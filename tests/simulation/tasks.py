@@ -54,6 +54,9 @@ _EXPIRES_SECONDS = 5.0
 #: Within this time it is found what waits to be enqueued.
 _UPKEEP_SECONDS, _LAST_ROUNDS = 4_000, 14
 _BY_HAND = {"remove", "clear", "clear_state"}
+#: What else ends tasks, or changes what is known of them, and how exactly moments are noted.
+_DISTURBING = {*_BY_HAND, "redrive", "abort", "abort_group", "fork", "clock"}
+_NOTED_US = 300_000
 
 
 def prepare(own: Program) -> None:
@@ -88,6 +91,7 @@ def work(*given: Any) -> Any:
     own, how = simulated.running.current.process, given[-1]
     simulated.running.tasks.begin(how)
     simulated.running.sleep(how["seconds"])
+    simulated.running.tasks.leave(how)
     if simulated.running.tasks.runs[how["id"]] <= how["fails"]:
         if how["id"] % 2:  # some ask to run again, and half of these spend no attempt
             raise own["tasks.exceptions"].Retry(how["seconds"], spend=_spends(how))
@@ -158,6 +162,9 @@ class Tasks:
         self._first = self._records._results_key  # where records begin
         self._trees = Subspace((*PREFIX, "tasks", "tree"))
         self.runs: Counter[int] = Counter()
+        #: When the runs of each have begun, and when the last ended.
+        self._begun: dict[int, list[int]] = {}
+        self._left: dict[int, int] = {}
         self._created: set[bytes] = set()
         self._succeeded: set[int] = set()
         self._enqueued: set[int] = set()
@@ -320,6 +327,7 @@ class Tasks:
         """Note that a task begins; what it follows must have succeeded."""
         self._world.progress()
         self.runs[how["id"]] += 1
+        self._begun.setdefault(how["id"], []).append(simulated.running.now_us)
         if simulated.running.now_us < how.get("after", 0) and not self._world.is_skewed:
             simulated.running.fail(f"{how['id']} has begun before its time")
         if how["id"] < 0:
@@ -334,6 +342,10 @@ class Tasks:
             missing = [one for one in before if one not in self._succeeded]
             if number == how["id"] and missing and not is_always:
                 simulated.running.fail(f"{number} began, and {missing} have not succeeded")
+
+    def leave(self, how: dict[str, Any]) -> None:
+        """Note that a task is about to end."""
+        self._left[how["id"]] = simulated.running.now_us
 
     def see(self, before: State, after: State, changes: dict[bytes, Any]) -> None:
         """Check a commit: a task is enqueued once, and its end is noted once."""
@@ -439,6 +451,8 @@ class Tasks:
             statuses[number] = status
             if found.is_finished != (status is not None) or status not in (None, found.status):
                 raise Found(f"the result of {record} is {found}")
+            if status is not None and number > 0:
+                self._check_attempts(number, found, status == "SUCCESSFUL")
             if status == "SUCCESSFUL" and number and found.return_value != number:
                 raise Found(f"the task {number} returned {found.return_value}")
             if status == "SUCCESSFUL" and found.task.func.__name__ == noting.__name__:
@@ -446,6 +460,24 @@ class Tasks:
                 if not is_told or found.progress.done != 2 or found.progress.of != 2:
                     raise Found(f"the task {number} shows {found}")
         return statuses
+
+    def _check_attempts(self, number: int, found: Any, has_succeeded: bool) -> None:
+        """Check what a result shows of the attempts of a task that nothing has disturbed."""
+        world, begun = self._world, self._begun.get(number, [])
+        is_disturbed = world.verbs & _DISTURBING or world.is_skewed or world.cluster.faults.slow
+        if is_disturbed or not world.is_calm or number % 7 == 0:
+            return
+        shown = [_us(at) for at in (found.started_at, found.last_attempted_at, found.finished_at)]
+        expected = begun[0], begun[-1], self._left[number]
+        if any(abs(at - one) > _NOTED_US for at, one in zip(shown, expected, strict=True)):
+            raise Found(f"the task {number} shows {found}, and has begun at {begun}")
+        names = {one.name for one in world.clients} | {"the end"}
+        if len(found.worker_ids) != len(begun) or {*found.worker_ids} - names:
+            raise Found(f"the task {number} shows {found.worker_ids}, and has run {len(begun)} times")
+        failed = len(begun) - has_succeeded
+        paths = [one.exception_class_path for one in found.errors]
+        if number % 2 == 0 and paths != ["builtins.ValueError"] * failed:
+            raise Found(f"the task {number} shows {paths} of {failed} failures")
 
     def _check_groups(self, known: dict[int, Any]) -> None:
         """Check what the results of groups show."""
@@ -535,11 +567,10 @@ class Tasks:
     def _check_end(self, number: int, status: str) -> None:
         """Check that a task has run as often as it must, if nothing else has ended it."""
         how, world = self._hows[number], self._world
-        others = {*_BY_HAND, "redrive", "abort", "abort_group", "fork", "clock"}
         may_expire = number % 7 == 0
         if not world.is_calm or world.cluster.faults.slow or world.is_skewed or may_expire:
             return
-        if world.verbs & others:
+        if world.verbs & _DISTURBING:
             return
         most = world.plan["tasks"]["max_attempts"]
         is_free = number % 2 and not _spends(how)  # asks to run again, and spends no attempt
@@ -566,3 +597,7 @@ def _number(call: dict[str, Any]) -> int:
     """Return the number of a task, given its call; 0 for one that enqueues others."""
     how = call["args"][-1]
     return how["id"] if isinstance(how, dict) else 0
+
+
+def _us(moment: datetime.datetime) -> int:
+    return round(moment.timestamp() * 1e6)
