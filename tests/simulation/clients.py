@@ -319,7 +319,7 @@ class Client:
         elif op["do"] == "push_batch":
             push = self.process.program["service.items"].Push
             pushes = [push(one, delay=delay, **priority) for one in values]
-            self.call(queue.push_batch, pushes, **options)
+            self._answers(self.call(queue.push_batch, pushes, **options), now)
         else:
             if "unique" in op:
                 options |= {"unique": op["unique"], "unique_while": op["while"]}
@@ -334,6 +334,7 @@ class Client:
                 (item,) = self.call(prepared, None, undo=undo)
             else:
                 item = self.call(queue.push, values[0], delay=delay, **options, **self._once(op))
+            self._answers([item], now)
             if item.existing:
                 ledger.see(item.value, "a push that found its key")
                 ledger.refused[values[0]] = None
@@ -342,6 +343,11 @@ class Client:
         return [*values]
 
     _push_many = _push_batch = _push
+
+    def _answers(self, items: Iterable[Any], began_us: int) -> None:
+        """Compare items that a call has returned with what the model says they were."""
+        for item in items if self.world.model is not None else ():
+            self.world.model.answer(item, began_us)
 
     def _with_priority(self, op: dict[str, Any], queue: Any) -> dict[str, Any]:
         """Return an operation with a priority as the queue has them."""
@@ -456,8 +462,7 @@ class Client:
     def _note_taken(self, items: Iterable[Any], op: dict[str, Any], began_us: int) -> None:
         for item in items:
             self.ledger.see(item.value, op["do"])
-            if self.world.model is not None:
-                self.world.model.answer(item, began_us)
+        self._answers(items, began_us)
 
     def _lease_ack(self, op: dict[str, Any]) -> Any:
         done = [one for one in self.held if one.queue == op["queue"]][:2]
@@ -707,8 +712,8 @@ class Client:
         for item in shown if isinstance(shown, list) else ():
             if item is not None:
                 self.ledger.see(number_of(item), "a look")
-                if self.world.model is not None and not op.get("how", "peek").startswith("peek"):
-                    self.world.model.answer(item, began)
+                if not op.get("how", "peek").startswith("peek"):
+                    self._answers([item], began)
         return _values(filter(None, shown)) if isinstance(shown, list) else shown
 
     def _redrive(self, op: dict[str, Any]) -> Any:
