@@ -138,6 +138,7 @@ class Promises:
                     self._keyless.add(place)
                 data = whole(after, self._tables, place, key)
                 tried = self._store.codec.decode(data).attempts
+                tried = tried or self._tables.attempts(place) in after.values  # of long values
                 is_free = place in self._keyless or (tried and tag[:1] != self._until_done)
                 if owner is None and not is_free:
                     raise Found(f"{self.name}: {key!r} has lost its unique key")
