@@ -35,20 +35,20 @@ _ON_VALUES += ("push", "push_many", "push_batch", "together", "worker", "family_
 _ALLOWED["TaskResultDoesNotExist"] = ("abort", "abort_group", "result")
 _ALLOWED["WaitTimedOut"] = ("result",)
 #: How many transactions and reads operations make at most if they are alone, some that wait too.
-_MOST = {
-    **dict.fromkeys("pause resume pause_family resume_family sweep clear push_many".split(), (1, 5)),
-    **dict.fromkeys("ack ack_batch nack requeue return_batch extend push_batch".split(), (1, 7)),
-    **dict.fromkeys("push nack_many ack_many pop_min pop_max".split(), (1, 15)),
-    **dict.fromkeys("lease_min lease_max pop lease lease_ack batch together".split(), (1, 20)),
-    "extend_many": (1, 30),
-    **dict.fromkeys("family_pop family_lease".split(), (1, 30)),
-    **dict.fromkeys("remove bury push_shared".split(), (2, 16)),
-    **dict.fromkeys("look redrive clear_state remove_many enqueue abort move".split(), (4, 24)),
-    **dict.fromkeys("enqueue_many abort_group".split(), (4, 50)),
-    "wait_for_items": (1, 10),
-    "result": (2, 3),
-    "group": (1, 14),
-    "recount": (11, 50),
+_MOST: dict[str, tuple[int, int]] = {
+    verb: most
+    for most, verbs in {
+        (1, 5): "pause resume pause_family resume_family sweep clear push_many",
+        (1, 7): "ack ack_batch nack requeue return_batch extend push_batch",
+        (1, 15): "push nack_many ack_many pop_min pop_max wait_for_items group",
+        (1, 20): "lease_min lease_max pop lease lease_ack batch together",
+        (1, 30): "family_pop family_lease extend_many",
+        (2, 16): "remove bury push_shared result",
+        (4, 24): "look redrive clear_state remove_many enqueue abort move",
+        (4, 50): "enqueue_many abort_group",
+        (11, 50): "recount",
+    }.items()
+    for verb in verbs.split()
 }
 _MOST_OF_WAITS = 17, 250
 #: And for how long, besides their wait.

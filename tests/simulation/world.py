@@ -336,8 +336,8 @@ class World:
                 for moment in moments:
                     schedule.now_us = max(now, moment + _JUMP_US)
                     if moment + _JUMP_US < when and (found := self._takeable(queue, leases)):
-                        seconds = (schedule.now_us - now) / 1e6
-                        raise Found(f"{client.name} sleeps though {name} has {found[0].value}, or in {seconds} s")
+                        later = f"{found[0].value} in {(schedule.now_us - now) / 1e6} s"
+                        raise Found(f"{client.name} sleeps though {name} has {later}")
                     schedule.now_us = now
         self.cluster._read = read
 
