@@ -296,7 +296,17 @@ class Tasks:
                 client.process.die()  # as the command does
 
         client.call(run)
+        if self._world.is_alone and not self._world.is_skewed:
+            self._check_worked()
         return f"{worker.succeeded} succeeded, {worker.failed} failed, {worker.lost} lost"
+
+    def _check_worked(self) -> None:
+        """Check that a worker which nothing disturbs leaves nothing that it may run."""
+        queue = self._queue()
+        with self._world._looking():
+            left = queue.paused() is None and queue.peek()
+        if left:
+            simulated.running.fail(f"a worker has left {left}")
 
     def _worker(self, own: Program, name: str, op: dict[str, Any]) -> Any:
         return own["tasks.worker"].TaskWorker(

@@ -293,8 +293,11 @@ class World:
         self._checked = self.cluster.commits
         for promises in self._promises:
             promises.check_counts()
+            queue = self._catalog({}).queue(promises.name)
             for _ in range(_WRONG_CALLS):
-                wrong.check(self._catalog({}).queue(promises.name), self._dice)
+                wrong.check(queue, self._dice)
+            if ready := self.cluster.state.between(*queue.parts.store.keys.bounds):
+                wrong.check_corrupt(queue, self._dice, ready)
         self._check_names()
         if self.model is not None:
             self.model.look()
