@@ -475,7 +475,7 @@ class Tasks:
         """Check what a result shows of the attempts of a task that nothing has disturbed."""
         world, begun = self._world, self._begun.get(number, [])
         is_disturbed = world.verbs & _DISTURBING or world.is_skewed or world.cluster.faults.slow
-        if is_disturbed or not world.is_calm or number % 7 == 0:
+        if is_disturbed or not world.is_calm or number % 7 == 0 or not _spends({"id": number}):
             return
         shown = [_us(at) for at in (found.started_at, found.last_attempted_at, found.finished_at)]
         expected = begun[0], begun[-1], self._left[number]
