@@ -32,6 +32,8 @@ _ALLOWED = {
 #: Operations that say by themselves to which values they do something.
 _ON_VALUES = ("ack", "nack", "requeue", "extend", "ack_many", "nack_many", "extend_many")
 _ON_VALUES += ("push", "push_many", "push_batch", "together", "worker", "family_worker", "leased")
+#: Errors that say of which queue they are; those of items say of which item, too.
+_OF_QUEUES = ("LeaseLost", "IdempotencyKeyReused")
 _ALLOWED["TaskResultDoesNotExist"] = ("abort", "abort_group", "result")
 _ALLOWED["WaitTimedOut"] = ("result",)
 #: How many transactions and reads operations make at most if they are alone, some that wait too.
@@ -290,6 +292,11 @@ class Client:
             return True
         if self.op is None or self.op["do"] not in _ALLOWED.get(kind, ()):
             simulated.running.fail(f"{self.op} raised {error!r}")
+        said = (
+            {"queue", "id"} if kind.startswith("Item") else {"queue"} if kind in _OF_QUEUES else ()
+        )
+        if not {*said} <= getattr(error, "context", {}).keys():
+            simulated.running.fail(f"{self.op} raised {error!r}, which does not say {said}")
         return bool(getattr(error, "outcome_known", True))
 
     def _once(self, op: dict[str, Any]) -> dict[str, Any]:
