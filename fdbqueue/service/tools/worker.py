@@ -35,7 +35,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from fdbqueue.exceptions import BatchTooLarge, CorruptItem, LeaseLost, text_of_error, type_name
 from fdbqueue.locks import RLock
@@ -220,36 +220,25 @@ class Worker:
 
     def _give_back(self, death: ThreadDied) -> None:
         """Acknowledge what is done, requeue what waits, and give up what runs; never raise."""
-        waiting = self._no_more()
+        waiting: list[Item] = []
         waits_until = monotonic() + _CLOSING_SECONDS
-        while not self._ends_all(waits_until):
+        while True:
+            with self._changed:
+                waiting += [one for one in self._line.emptied() if isinstance(one, Item)]
+                self._end_threads()  # what ends them was in the line, too
+                if not (self._collects or self._asked) or monotonic() > waits_until:
+                    self._collects = True  # no other thread is to end these, too
+                    break
             time.sleep(_MOMENT_SECONDS)
-        waiting += self._no_more()  # what was leased meanwhile
-        done, held = [*self._done], self._held()
+        done, held, queue = [*self._done], self._held(), cast("Any", self._queue)
         for item in done:
             self._finish_here(item, None)
-        queue: Any = self._queue
         for item in held.values():
             if item in waiting:
                 with contextlib.suppress(Exception):  # then its lease expires
                     queue.requeue(item)
             elif item not in done:
                 self._finish_here(item, death)
-
-    def _ends_all(self, waits_until: float) -> bool:
-        """Let no other thread lease or acknowledge any more; false if one still does."""
-        with self._changed:
-            if (self._collects or self._asked) and monotonic() < waits_until:
-                return False
-            self._collects = True
-            return True
-
-    def _no_more(self) -> list[Item]:
-        """Return the items that wait for a thread, which none takes any more."""
-        with self._changed:
-            waiting = [one for one in self._line.emptied() if isinstance(one, Item)]
-            self._end_threads()  # what ends them was in the line, too
-        return waiting
 
     def stop(self) -> None:
         """Lease nothing more; :meth:`run` returns once the running items are finished.
@@ -321,11 +310,7 @@ class Worker:
         return int(max(0, min(wanted, self._remaining)))
 
     def _waits_for_more(self, ended: int) -> bool:
-        """Wait for more items; tell whether there may be any.
-
-        Args:
-            ended: How many items had ended before the queue was found empty.
-        """
+        """Wait for more items, where so many had ended before; tell whether there may be any."""
         if self._follow:
             self._wait_for_items()
             return True
@@ -445,11 +430,7 @@ class Worker:
         return False
 
     def _reserved(self, done: int = 0) -> int:
-        """Return how many items to lease, and take them off the limit.
-
-        Args:
-            done: How many threads lease because their items are done; 0 for the free threads.
-        """
+        """Return how many items to lease, as some are done or for free threads; reserve them."""
         with self._changed:
             if not self._goes_on():
                 return 0
