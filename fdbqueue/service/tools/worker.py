@@ -53,7 +53,7 @@ logger = get_logger(__name__)
 #: What became of an item that was worked on.
 Outcome = Literal["handled", "failed", "lost"]
 
-#: How long to wait for items before checking for an error. New items end the wait at once.
+#: How long to wait for items that a limit keeps back, before looking whether it still does.
 _WAIT_SECONDS = 2.0
 #: How long one wait lasts at most: a signal right before it is handled only when it ends.
 _SIGNAL_SECONDS = 0.5
@@ -96,7 +96,7 @@ class Worker:
         on_end: Called with each item, and its error or None, one call at a time.
         on_free: Called by each thread that has reported ends, once it holds no lock; may not raise.
         on_stop: Called with the number of running items if something ends the work early.
-        on_beat: Called by the caller's thread every two seconds, unless the engine holds it up.
+        on_beat: Called by the caller's thread each second, unless the engine holds it up.
         presences: ``catalog.presences``, for a row of this worker while it works; None for none.
         home_of: Returns, by a queue's name, what the log calls it.
         threads: Those of the worker that this is a part of, which gives back what is leased.
@@ -326,18 +326,21 @@ class Worker:
         """Wait if a limit may keep back items; tell whether one may."""
         if not self._aside(lambda: self._queue.held_until(to_lease=True) is not None):
             return False
-        self._wait_for_items(once=True)  # the queue may be empty by then
+        self._wait_for_items(_WAIT_SECONDS)  # the queue may be empty by then
         return True
 
     def _ended(self) -> int:
         return self.handled + self.failed + self.lost + self._returned
 
-    def _wait_for_items(self, *, once: bool = False) -> None:
-        may_be = False
-        while not may_be and self._goes_on():
+    def _wait_for_items(self, seconds: float = math.inf) -> None:
+        """Wait until there may be an item, or the work is to end; it looks for that each second."""
+
+        def waits() -> bool:
             self._on_beat()
-            with self._let_in():
-                may_be = self._queue.wait_for_items(_WAIT_SECONDS, to_lease=True) or once
+            return self._goes_on()
+
+        with self._let_in():
+            self._queue.wait_for_items(seconds, to_lease=True, waits_while=waits)
 
     def _is_at_work(self) -> bool:
         """Tell whether items run, or are being leased."""
