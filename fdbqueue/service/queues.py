@@ -572,11 +572,18 @@ class Queue(AsyncVerbs):
             raise
         self.ack(item)
 
-    def wait_for_items(self, seconds: float, *, to_lease: bool = False) -> bool:
+    def wait_for_items(
+        self,
+        seconds: float,
+        *,
+        to_lease: bool = False,
+        waits_while: Callable[[], bool] | None = None,
+    ) -> bool:
         """Wait until there may be an item to take, at most this many seconds; tell whether so.
 
         Args:
             to_lease: Whether it will be leased: then also while ``max_leased`` keeps items back.
+            waits_while: Called about once a second; False ends the wait.
         """
         deadline = deadline_after(self.name, seconds)
         consumer = self._consumer
@@ -586,7 +593,7 @@ class Queue(AsyncVerbs):
         def look() -> bool:
             return self._runner.read(None, find) is not None
 
-        return bool(item_wait.until(look, deadline, database=self.database))
+        return bool(item_wait.until(look, deadline, waits_while, self.database))
 
     def held_until(
         self, *, to_lease: bool = False, tr: Transaction | None = None
