@@ -5,9 +5,9 @@ watch wakes this waiter, or may have missed a change. A waiter takes part in its
 it sleeps.
 
 A process has one watch for each queue (:class:`ItemWatch`), on the keys that :mod:`prospect` names.
-Waiters also wake when something expires or a limit gives again, and after half a minute in any case,
-as a watch may be lost; after five seconds if programs with the recipes may push, which change no
-count.
+Waiters also wake when something expires or a limit gives again, and after half a minute in any
+case, as a watch may be lost; after five seconds if programs with the recipes may push, which change
+no count.
 
 A watch wakes the oldest waiter alone, and then none is set. If that waiter finds nothing, it sets
 the watch again. If its call ends, it wakes two others, unless the watch is set or is being set. So
