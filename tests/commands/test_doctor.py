@@ -25,9 +25,9 @@ from fdbqueue.service import FifoQueue, IdempotencyKey, run
 from fdbqueue.service import clock as service_clock
 from fdbqueue.service.tools.examination import Examiner
 from fdbqueue.service.transactions import receipts_of
-from tests.concurrency.requests import ask
 from tests.concurrency.census import assert_counted
 from tests.concurrency.conftest import clock
+from tests.concurrency.requests import ask
 from tests.faults.faulty import Fault, Faulty
 from tests.injection import time_ahead
 

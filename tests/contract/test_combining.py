@@ -271,10 +271,10 @@ def test_what_is_overdue_is_repaired_however_much(database, subspace, clock):
     """In as many transactions as that takes."""
     queue = FifoQueue(database, subspace["x" * 2_000])
     queue.push_many(range(1_600))
-    while queue.lease_batch(320, seconds=1):
+    while queue.lease_many(320, seconds=1):
         pass
     clock.advance(2)
-    assert Examiner(queue).requeue_expired() == 5
+    assert Examiner(queue).requeue_expired() == 1_600
     assert [item.value for item in queue.pop_many(3)] == [0, 1, 2]
 
 

@@ -88,5 +88,3 @@ def test_clearing_ends_with_what_was_there(database, subspace):
     transaction.commit().wait()
     assert queue.clear_state("ready") == 1_201
     assert list(queue) == []
-
-

@@ -53,7 +53,7 @@ def test_batches_and_moves_are_told(notes, fifo, database, subspace):
     """So is what takes many items at once."""
     target = FifoQueue(database, subspace["target"], name="target")
     fifo.push_many(range(6))
-    fifo.ack_many(Batcher(fifo, limit=2).next())
+    assert fifo.ack_many(Batcher(fifo, limit=2).next()) == 2
     Mover(fifo, target, limit=3).next()
     fifo.move_many(target, 1)
     assert notes.said("fifo")[1:] == [

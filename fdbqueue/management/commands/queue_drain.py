@@ -24,7 +24,7 @@ from fdbqueue.management.exit_codes import error_text, explain_errors, usage_err
 from fdbqueue.management.formats import item_count
 from fdbqueue.management.item_lines import FileExists, ItemsFile, NotADrain, text_of
 from fdbqueue.management.signals import defer_interrupts
-from fdbqueue.service import Batcher, Item, Queue, run
+from fdbqueue.service import Batcher, Item, Queue, instrumentation, run
 
 
 class Sink:
@@ -51,16 +51,18 @@ class Sink:
         except BaseException:
             self._give_back(batch)
             raise
-        run(self._queue.database, functools.partial(self._ack, batch=batch))
+        ack = functools.partial(self._ack, batch=batch)
+        instrumentation.observed("ack", self._queue.name, run, self._queue.database, ack)
 
-    def _ack(self, tr: Transaction, batch: list[Item]) -> None:
-        """Acknowledge a batch.
+    def _ack(self, tr: Transaction, batch: list[Item]) -> int:
+        """Acknowledge a batch; return how many items it has.
 
         Raises:
             LeaseLost: Some of its leases have expired; nothing was acknowledged.
         """
         if lost := self._queue.ack_many(batch, tr=tr).lost:
             raise LeaseLost(queue=self._queue.name, item=lost[0])
+        return len(batch)
 
     def _give_back(self, batch: list[Item]) -> None:
         ids = [item.id for item in batch]
