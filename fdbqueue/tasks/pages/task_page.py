@@ -19,7 +19,7 @@ from fdbqueue import conf, deadlines
 from fdbqueue.columns import facts, link
 from fdbqueue.columns.text import Moment, command
 from fdbqueue.exceptions import ItemNotFound
-from fdbqueue.pages.action_page import Outcome, PageAction
+from fdbqueue.pages.actions import Outcome, PageAction
 from fdbqueue.pages.listing import with_links
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.values import show
@@ -261,7 +261,7 @@ def _group_of(task_id: str) -> tuple[Any, TreePlace]:
     raise ItemNotFound(id=task_id)
 
 
-#: For the pages: see :func:`fdbqueue.pages.action_page.action_named`.
+#: For the pages: see :func:`fdbqueue.pages.actions.action_named`.
 ACTIONS = {
     "abort": PageAction(
         "abort",
