@@ -369,8 +369,11 @@ def test_a_form_that_is_wrong(on, site, manager, mail, stored):
     one = f"id={mail.dead_ids[0]}"
     for wrong in (one, f"{one}&dead=all&most=3&before={10**16}"):
         assert manager.post(f"{at(site, 'mail', 'redrive')}?{wrong}").status_code == 400
+    for action in ("give-back", "run-now"):
+        for wrong in ("", "all=x&most=1&before=9", "all=all", f"{one}", f"{one}&all=all&before=9"):
+            assert manager.post(f"{at(site, 'mail', action)}?{wrong}").status_code == 400
     for action in actions.OF_ITEMS:
-        for wrong in ("", "id=", f"id={mail.ready_id}&id={mail.dead_ids[0]}"):
+        for wrong in ("", "id=", "id=" + "i" * 20_000):
             assert manager.post(f"{at(site, 'mail', action)}?{wrong}").status_code == 400
     assert manager.post(at(site, "mail", "pause"), {"reason": "r" * 2_000}).status_code == 400
     assert stored() == before
