@@ -160,7 +160,7 @@ class ActionForm(forms.Form):
         sent, given = request.POST, request.GET.copy()
         self.is_sent = request.method == "POST" and "ask" not in sent
         if ALL in sent and action.of_list and not self.is_sent:  # all of a list was ticked
-            given[action.of_list] = sent[ALL]
+            given[action.of_list] = ALL
         elif "id" in sent:
             given.setlist("id", sent.getlist("id"))
         data = given.copy()

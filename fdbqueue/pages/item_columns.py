@@ -92,8 +92,8 @@ def ticked(column: AnyColumn) -> AnyColumn:
     """Return the first column of a list with a box before its value, to choose the row by."""
 
     def value(row: ItemRow) -> SafeString:
-        box = '<input type="checkbox" class="fdbqueue-tick" form="ticked" name="id" value="{0}" '
-        box += 'id="tick-{0}" aria-label="{1}"> {2}'
+        box = '<span class="fdbqueue-ticking"><input type="checkbox" class="fdbqueue-tick" '
+        box += 'form="ticked" name="id" value="{0}" id="tick-{0}" aria-label="{1}">{2}</span>'
         label = gettext("Choose row %(number)s") % {"number": row.position}
         return markup.filled(box, row.item.id, label, column.shown(column.value(row)))
 

@@ -326,12 +326,12 @@ def _workers(
     )
     leases: tuple[Column[ItemRow], ...] = (
         Column("item", _("Item or task"), linked.item),
+        *_shown_acts(given_back),
         Column("queue", _("Queue"), linked.leased),
         WORKER,
         LEASED_AT,
         LEASED_UNTIL,
         ATTEMPTS,
-        *_shown_acts(given_back),
     )
     return {
         **_context(form, found, leases, rows),
@@ -363,8 +363,9 @@ def _present(form: WorkersForm, catalog: Catalog, acts: _Acts) -> dict[str, Any]
             acts(EVERY, "give-back", worker=row.name), f"worker-{shown.index(row)}", row.name
         ),
     )
+    first, *others = map(in_one_line, WORKER_COLUMNS)
     return {
-        "present": table((*map(in_one_line, WORKER_COLUMNS), *_shown_acts(given_back)), shown),
+        "present": table((first, *_shown_acts(given_back), *others), shown),
         "more_present": grouped(len(rows) - len(shown)) if rows[len(shown) :] else "",
         "has_more_present": not found.is_complete,
     }

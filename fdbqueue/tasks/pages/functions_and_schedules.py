@@ -397,6 +397,7 @@ class SchedulesView(ListView):
 
         columns: tuple[Column[ScheduleRow], ...] = (
             Column("schedule", _("Schedule"), name_of),
+            *([acts] if actions_are_on() else []),
             Column("function", _("Function"), lambda row: _path_of(row.schedule.task)),
             Column("times", _("Times"), lambda row: _times(row.schedule), TEXT),
             Column("next", _("Next"), lambda row: None if row.held else row.next, FUTURE),
@@ -404,7 +405,6 @@ class SchedulesView(ListView):
             Column("latest", _("Latest"), attrgetter("latest"), PAST),
             Column("task", _("Latest task"), task_of),
             Column("queue", _("Queue"), queue_of),
-            *([acts] if actions_are_on() else []),
         )
         return {
             **paged(form, columns, rows),
