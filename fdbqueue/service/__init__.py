@@ -57,7 +57,8 @@ from fdbqueue.service.codecs import (
     strict_json,
 )
 from fdbqueue.service.consume.contention import Contended
-from fdbqueue.service.consume.expiry import LEASE_EXPIRED, is_last_attempt
+from fdbqueue.service.consume.expiry import GIVEN_BACK, LEASE_EXPIRED, is_last_attempt
+from fdbqueue.service.consume.leases import AHEAD, ahead
 from fdbqueue.service.consume.pauses import Pause
 from fdbqueue.service.consume.waiting import ItemWait, ItemWatch
 from fdbqueue.service.entries import MAX_INTEGER, MIN_INTEGER
@@ -102,10 +103,12 @@ from fdbqueue.service.transactions import error_code, run, transactional
 from fdbqueue.service.uniques import UNIQUE_WHILE
 
 __all__ = [
+    "AHEAD",
     "BATCH_ITEMS",
     "CODECS",
     "DEFAULT_MAX_VALUE_BYTES",
     "ENDS",
+    "GIVEN_BACK",
     "HISTORY_MINUTES",
     "ITEM_STATES",
     "KINDS",
@@ -171,6 +174,7 @@ __all__ = [
     "WorkerRow",
     "Workers",
     "ack_in_several",
+    "ahead",
     "arun",
     "counts_of",
     "covers",
