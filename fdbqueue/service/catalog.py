@@ -145,6 +145,8 @@ class Catalog:
 
     Attributes:
         has_owned: Whether an app has queues of its own.
+        mark: The key by which a copy refuses processes that open the database: of several catalogs
+            of a process, the one that was made last has its mark looked at.
         presences: Which workers there are.
     """
 
@@ -155,6 +157,9 @@ class Catalog:
         with contextlib.suppress(TypeError):  # of a class without weak references
             transactions.keep_receipts_at(database, Subspace((*prefix, "receipt")))
         self._prefix = Subspace(prefix)
+        self.mark: bytes = self._prefix["copy"].key()
+        if hasattr(database, "refuse_marked_at"):
+            database.refuse_marked_at(self.mark)
         self._subspace = self._prefix["queue"]
         self._begin: bytes = self._subspace.key()  # of the keys of all queues
         self.presences = Presences(database, self._prefix["worker"])
@@ -179,6 +184,13 @@ class Catalog:
         self._root: Catalog | None = None
         #: Shared with the catalogs of :meth:`over`.
         self._groups: dict[tuple[_Several, bool], SeveralGroup] = {}
+
+    def key_ranges(self) -> list[tuple[bytes, bytes]]:
+        """Return the ranges of all keys of its queues and of what belongs to them, in order."""
+        own = [Subspace(one.subspace) for one in self._named.values() if one.subspace is not None]
+        keys = sorted(space.key() for space in (self._prefix, *own))
+        merged = [key for at, key in enumerate(keys) if not any(map(key.startswith, keys[:at]))]
+        return [(key, key + b"\xff\xff" if key else b"\xff") for key in merged]
 
     def reach(self) -> None:
         """Read one key where the queues are, for nothing but to hear from the engine.

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from fdbqueue.engines.embedded import version_clock
 from fdbqueue.engines.embedded.fdb_errors import FDBError
+from fdbqueue.engines.marks import refuse_marked
 from fdbqueue.exceptions import EngineUnavailable
 from fdbqueue.steady import monotonic
 
@@ -56,6 +57,13 @@ class Descriptors:
         """Open a file, which is closed with the others."""
         self._open.extend(map(os.open, (path,), (flags,), (0o666,)))
         return self._open[-1]
+
+    def is_shared(self) -> bool:
+        """Tell whether another process holds the mark that was opened first."""
+        try:
+            return _is_held(self._open[0])
+        finally:
+            fcntl.flock(self._open[0], fcntl.LOCK_SH)
 
     def close(self) -> None:
         """Close all, the first that was opened first; what is left is closed the next time."""
@@ -332,3 +340,14 @@ def check_schema(connection: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError("it is another program's SQLite file")
     if schema != SCHEMA_VERSION:
         raise sqlite3.DatabaseError(f"its schema is version {schema}, not {SCHEMA_VERSION}")
+
+
+def check_mark(connection: sqlite3.Connection, path: str, marked_at: bytes | None) -> None:
+    """Refuse a process whose queues were moved to another engine, or are being moved.
+
+    Raises:
+        ConfigurationError: There is a mark.
+    """
+    if marked_at is not None:
+        row = connection.execute("SELECT value FROM kv WHERE key = ?", (marked_at,)).fetchone()
+        refuse_marked(path, row and row[0])

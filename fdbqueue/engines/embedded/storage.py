@@ -74,6 +74,7 @@ class Store:
         self.path = path
         self.sync_directory = path + files.SYNC
         self.files = files.OpenFiles(path, {})
+        self.marked_at: bytes | None = None
         self._syncs = syncs
         #: Whether a sync has failed: a later one would not say that the log still lacks something.
         self._is_log_doubted = False
@@ -442,6 +443,12 @@ class Store:
             raise
         return connection
 
+    def is_shared(self) -> bool:
+        """Tell whether another process has the file open, and may write to it."""
+        self._prepare(to_write=True)
+        with self._lock:
+            return self._descriptors.is_shared()
+
     def _prepare(self, *, to_write: bool = False) -> None:
         """Open the file, unless it is open; one that can only be read is opened again to write."""
         if self._ready and not (to_write and self._read_only):
@@ -485,6 +492,7 @@ class Store:
                 mark = files.join(self.path, self._descriptors)
                 self._writer = self.connect()
                 files.create_or_check_schema(self._writer)
+                files.check_mark(self._writer, self.path, self.marked_at)
                 files.note(self.path, mark)
             finally:
                 fcntl.flock(self.turn.turn, fcntl.LOCK_UN)
@@ -502,6 +510,7 @@ class Store:
         connection, _ = files.connect_to_read(self.path)
         try:
             files.check_schema(connection)
+            files.check_mark(connection, self.path, self.marked_at)
         finally:
             connection.close()
         opened = files.OpenFiles(self.path, files.identities(self.path, ""))
