@@ -76,9 +76,10 @@ class Emptying:
         Items that the queue's rate keeps back are waited for.
         """
         waits = self._follow
+        seconds = math.inf if waits else _WAIT_SECONDS
         while batches.remaining > 0:
             with interrupts.allowed():
-                has_items = not waits or queue.wait_for_items(_WAIT_SECONDS)
+                has_items = not waits or queue.wait_for_items(seconds)
             if self._follow and not has_items:
                 continue
             batch = batches.next()

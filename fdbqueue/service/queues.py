@@ -572,21 +572,22 @@ class Queue(AsyncVerbs):
             raise
         self.ack(item)
 
-    def wait_for_items(self, seconds: float, *, to_lease: bool = False) -> bool:
+    def wait_for_items(
+        self,
+        seconds: float,
+        *,
+        to_lease: bool = False,
+        waits_while: Callable[[], bool] | None = None,
+    ) -> bool:
         """Wait until there may be an item to take, at most this many seconds; tell whether so.
 
-        Args:
-            to_lease: Whether it will be leased: then also while ``max_leased`` keeps items back.
+        To lease it (``to_lease``), also while ``max_leased`` keeps items back.
         """
-        deadline = deadline_after(self.name, seconds)
-        consumer = self._consumer
+        consumer, deadline = self._consumer, deadline_after(self.name, seconds)
         item_wait = consumer.lease_wait if to_lease else consumer.item_wait
         find = functools.partial(first_with_items, consumers=(consumer,), to_lease=to_lease)
-
-        def look() -> bool:
-            return self._runner.read(None, find) is not None
-
-        return bool(item_wait.until(look, deadline, database=self.database))
+        look = functools.partial(self._runner.read, None, find)
+        return item_wait.until(look, deadline, waits_while, self.database) is not None
 
     def held_until(
         self, *, to_lease: bool = False, tr: Transaction | None = None

@@ -307,15 +307,21 @@ class SeveralQueues:
 
     # Wait, and look
 
-    def wait_for_items(self, seconds: float, *, to_lease: bool = False) -> bool:
-        """Wait until a queue may have an item, at most this many seconds; tell whether one may."""
+    def wait_for_items(
+        self,
+        seconds: float,
+        *,
+        to_lease: bool = False,
+        waits_while: Callable[[], bool] | None = None,
+    ) -> bool:
+        """Wait as :meth:`Queue.wait_for_items` does, for an item of any of the queues."""
         wait = ItemWait(self._group.watches(self._kept.names, to_lease=to_lease))
 
         def look() -> bool:
             return self.look_in(wait, to_lease=to_lease)
 
         deadline = deadline_after(self.name, seconds)
-        return bool(wait.until(look, deadline, database=self.database))
+        return bool(wait.until(look, deadline, waits_while, self.database))
 
     def look_in(self, wait: ItemWait, *, to_lease: bool) -> bool:
         """Look whether a queue may have an item for a popper, and say where to wait."""
