@@ -36,6 +36,7 @@ from fdbqueue.service.several import Matching, SeveralQueues, checked_names, is_
 from fdbqueue.service.storage.family_index import STORED, FamilyKeys, Levels, Member
 from fdbqueue.service.storage.item_keys import bounds, packed
 from fdbqueue.service.storage.tables import TableKeys
+from fdbqueue.service.tools.engine_copy import EngineCopy, Side
 from fdbqueue.service.tools.family import Family
 from fdbqueue.service.tools.presence import Presences
 from fdbqueue.service.transactions import run
@@ -185,12 +186,19 @@ class Catalog:
         #: Shared with the catalogs of :meth:`over`.
         self._groups: dict[tuple[_Several, bool], SeveralGroup] = {}
 
-    def key_ranges(self) -> list[tuple[bytes, bytes]]:
-        """Return the ranges of all keys of its queues and of what belongs to them, in order."""
+    def copy_from(self, source: Side, target_name: str) -> EngineCopy:
+        """Return a copy of all keys of the same queues, and of what belongs to them, to here.
+
+        Args:
+            source: Where they are.
+            target_name: What messages call this catalog's database.
+        """
         own = [Subspace(one.subspace) for one in self._named.values() if one.subspace is not None]
         keys = sorted(space.key() for space in (self._prefix, *own))
-        merged = [key for at, key in enumerate(keys) if not any(map(key.startswith, keys[:at]))]
-        return [(key, key + b"\xff\xff" if key else b"\xff") for key in merged]
+        outer = [key for at, key in enumerate(keys) if not any(map(key.startswith, keys[:at]))]
+        ranges = [(key, key + b"\xff\xff" if key else b"\xff") for key in outer]
+        target = Side(self.database, target_name)
+        return EngineCopy(source, target, ranges, self.mark, self.presences)
 
     def reach(self) -> None:
         """Read one key where the queues are, for nothing but to hear from the engine.

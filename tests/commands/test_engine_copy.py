@@ -21,7 +21,7 @@ import fdbqueue
 from fdbqueue import conf
 from fdbqueue.engines import embedded
 from fdbqueue.exceptions import ConfigurationError
-from fdbqueue.service import Catalog, EngineCopy, QueueSpec, Side, run
+from fdbqueue.service import Catalog, QueueSpec, Side, run
 from fdbqueue.service.tools import engine_copy
 from fdbqueue.service.tools.engine_copy import CopyRefused
 from fdbqueue.tasks.compat import task_backends
@@ -287,7 +287,7 @@ def test_killed_as_it_ends(old, new, manage_at, monkeypatch):
     monkeypatch.setattr(engine_copy, "PORTION_BYTES", PORTION_BYTES)
     with project(old):
         side = Side(conf.database(), "old")
-        portions = len([*EngineCopy(conf.catalog(), side, side)._portions(side, b"", ignore)])
+        portions = len([*conf.catalog().copy_from(side, "old")._portions(side, b"", ignore)])
     dies = f"after {portions + 2}"  # a mark is written before, and one after
     assert manage_at(new, *command, FDBQUEUE_TEST_DIES=dies).returncode == -signal.SIGKILL
     assert "were moved" in manage_at(old, "queue_list").stderr
@@ -402,7 +402,7 @@ def sides(tmp_path, monkeypatch):
 
 
 def copy_of(source, target, name="a"):
-    return EngineCopy(Catalog(target, ("p",), SPECS), Side(source, name), Side(target, "b"))
+    return Catalog(target, ("p",), SPECS).copy_from(Side(source, name), "b")
 
 
 def ignore(_):
@@ -505,7 +505,7 @@ def test_a_part_of_another_copy_is_refused(sides, tmp_path):
     copy.finish(ignore)
     fourth = Catalog(embedded.open(tmp_path / "d.sqlite3"), ("p",), SPECS)
     for catalog, name in ((fourth, "d"), (Catalog(target, ("p",), SPECS), "b")):
-        bad = EngineCopy(catalog, Side(source, "a"), Side(catalog.database, name))
+        bad = catalog.copy_from(Side(source, "a"), name)
         with pytest.raises(CopyRefused, match="a: its queues were moved to b on"):
             bad.check()
 
@@ -547,9 +547,9 @@ def test_a_prefix_of_nothing(tmp_path):
     source, target = (embedded.open(tmp_path / name) for name in ("a.sqlite3", "b.sqlite3"))
     specs = [*SPECS, QueueSpec("own", "fifo", subspace=("here",))]
     Catalog(source, (), specs).queue("own").push_many(range(9))
-    catalog = Catalog(target, (), specs)
-    assert catalog.key_ranges() == [(b"", b"\xff")]
-    finished(EngineCopy(catalog, Side(source, "a"), Side(target, "b")))
+    copy = Catalog(target, (), specs).copy_from(Side(source, "a"), "b")
+    assert copy._ranges == [(b"", b"\xff")]
+    finished(copy)
     assert Catalog(target, (), specs).queue("own").size() == 9
 
 

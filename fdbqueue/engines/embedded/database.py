@@ -84,7 +84,8 @@ class Database:
 
     def is_shared(self) -> bool:
         """Tell whether another process has the file open, and may write to it."""
-        return self._store.is_shared()
+        self._store.snapshot().release()  # which opens it
+        return self._store.files.is_shared()
 
     def advance_version(self, version: int) -> None:
         """Let later commits have versions above one that no commit has had.

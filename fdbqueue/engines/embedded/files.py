@@ -58,13 +58,6 @@ class Descriptors:
         self._open.extend(map(os.open, (path,), (flags,), (0o666,)))
         return self._open[-1]
 
-    def is_shared(self) -> bool:
-        """Tell whether another process holds the mark that was opened first."""
-        try:
-            return _is_held(self._open[0])
-        finally:
-            fcntl.flock(self._open[0], fcntl.LOCK_SH)
-
     def close(self) -> None:
         """Close all, the first that was opened first; what is left is closed the next time."""
         with contextlib.suppress(IndexError):  # a signal handler has closed the last one
@@ -100,10 +93,12 @@ class OpenFiles:
         path: The database's file.
         opened: The files that were opened, by the ends of their names; none is expected if it is
             empty.
+        mark: The descriptor by which this process uses the file (:func:`join`), if it does.
     """
 
-    def __init__(self, path: str, opened: Mapping[str, Identity]) -> None:
+    def __init__(self, path: str, opened: Mapping[str, Identity], mark: int | None = None) -> None:
         self._path = path
+        self._mark = mark
         self._directory = os.path.dirname(path) or os.curdir
         self._opened = opened
         #: The directory's time stamp and inode since which all names lead to the opened files.
@@ -114,6 +109,15 @@ class OpenFiles:
     def without_log(self) -> OpenFiles:
         """Expect the file alone: ``-wal`` and ``-shm`` come and go with the processes."""
         return OpenFiles(self._path, {"": self._opened[""]} if self._opened else {})
+
+    def is_shared(self) -> bool:
+        """Tell whether another process uses the file, too."""
+        if self._mark is None:
+            return False
+        try:
+            return _is_held(self._mark)
+        finally:
+            fcntl.flock(self._mark, fcntl.LOCK_SH)
 
     def has_opened(self, suffix: str, found: os.stat_result) -> bool:
         """Tell whether a file that was found is the one that was opened under a name."""
@@ -311,7 +315,9 @@ _SCHEMA = """
 """
 
 
-def create_or_check_schema(connection: sqlite3.Connection) -> None:
+def create_or_check_schema(
+    connection: sqlite3.Connection, path: str, marked_at: bytes | None
+) -> None:
     """Create an empty file's schema, or see that the file has it."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -325,13 +331,14 @@ def create_or_check_schema(connection: sqlite3.Connection) -> None:
             )
         )
     else:
-        check_schema(connection)
+        check_schema(connection, path, marked_at)
 
 
-def check_schema(connection: sqlite3.Connection) -> None:
-    """Check that the file has this schema.
+def check_schema(connection: sqlite3.Connection, path: str, marked_at: bytes | None) -> None:
+    """Check that the file has this schema, and no mark at a key.
 
     Raises:
+        ConfigurationError: It has a mark: its queues were moved to another engine.
         sqlite3.DatabaseError: It is another program's file, or one of another version.
     """
     (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -340,14 +347,6 @@ def check_schema(connection: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError("it is another program's SQLite file")
     if schema != SCHEMA_VERSION:
         raise sqlite3.DatabaseError(f"its schema is version {schema}, not {SCHEMA_VERSION}")
-
-
-def check_mark(connection: sqlite3.Connection, path: str, marked_at: bytes | None) -> None:
-    """Refuse a process whose queues were moved to another engine, or are being moved.
-
-    Raises:
-        ConfigurationError: There is a mark.
-    """
     if marked_at is not None:
         row = connection.execute("SELECT value FROM kv WHERE key = ?", (marked_at,)).fetchone()
         refuse_marked(path, row and row[0])

@@ -443,12 +443,6 @@ class Store:
             raise
         return connection
 
-    def is_shared(self) -> bool:
-        """Tell whether another process has the file open, and may write to it."""
-        self._prepare(to_write=True)
-        with self._lock:
-            return self._descriptors.is_shared()
-
     def _prepare(self, *, to_write: bool = False) -> None:
         """Open the file, unless it is open; one that can only be read is opened again to write."""
         if self._ready and not (to_write and self._read_only):
@@ -491,15 +485,14 @@ class Store:
                 fcntl.flock(self.turn.turn, fcntl.LOCK_EX)
                 mark = files.join(self.path, self._descriptors)
                 self._writer = self.connect()
-                files.create_or_check_schema(self._writer)
-                files.check_mark(self._writer, self.path, self.marked_at)
+                files.create_or_check_schema(self._writer, self.path, self.marked_at)
                 files.note(self.path, mark)
             finally:
                 fcntl.flock(self.turn.turn, fcntl.LOCK_UN)
             self._writer.execute(_WRITER_CACHE)
             self._log = self._descriptors.open(self.path + files.WAL, os.O_RDWR)
             found = files.identities(self.path, "", files.WAL, files.SHM)
-            opened = files.OpenFiles(self.path, found)
+            opened = files.OpenFiles(self.path, found, mark)
         except BaseException:
             if is_new:
                 self.turn.remove()
@@ -509,8 +502,7 @@ class Store:
     def _open_to_read(self) -> None:
         connection, _ = files.connect_to_read(self.path)
         try:
-            files.check_schema(connection)
-            files.check_mark(connection, self.path, self.marked_at)
+            files.check_schema(connection, self.path, self.marked_at)
         finally:
             connection.close()
         opened = files.OpenFiles(self.path, files.identities(self.path, ""))

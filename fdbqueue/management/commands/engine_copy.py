@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.exit_codes import usage_error
-from fdbqueue.service import EngineCopy, Side
+from fdbqueue.service import Side
 
 _FOUNDATIONDB = "fdbqueue.engines.foundationdb"
 #: The option that names the file of an engine, and what messages call it.
@@ -44,9 +45,11 @@ examples:
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        source, target = self._source(options["source"]), self._target()
-        copy = EngineCopy(self.catalog, source, target)
-        names = f"{source.name} to {target.name}"
+        source = self._source(options["source"])
+        setting = conf.read_setting()
+        engine, given = setting.get("ENGINE", conf.EMBEDDED), setting.get("OPTIONS", {})
+        copy = self.catalog.copy_from(source, target := _name(engine, given))
+        names = f"{source.name} to {target}"
         copy.check()
         self.console.confirm(
             f"Copy all queues from {names}? Servers, workers and scripts must be stopped."
@@ -61,12 +64,6 @@ examples:
             census._asdict(),
             f"Moved {counted(census.keys, 'key')} ({census.bytes / 1e6:,.1f} MB, digest "
             f"{census.digest}) from {names}.",
-        )
-
-    def _target(self) -> Side:
-        setting = conf.read_setting()
-        return _side(
-            self.catalog.database, setting.get("ENGINE", conf.EMBEDDED), setting.get("OPTIONS", {})
         )
 
     def _source(self, given: str) -> Side:
@@ -92,10 +89,11 @@ examples:
         options = {option: os.path.realpath(given)}
         database = importlib.import_module(engine).open(**options)
         seconds = self._given["engine_timeout"]
-        return _side(TimedDatabase(database, lambda: seconds), engine, options)
+        return Side(TimedDatabase(database, lambda: seconds), _name(engine, options))
 
 
-def _side(database: Any, engine: str, options: Any) -> Side:
+def _name(engine: str, options: Mapping[str, Any]) -> str:
+    """Return what messages call an engine with its options."""
     option, called = _FILES.get(engine, ("", engine))
     path = options.get(option)
-    return Side(database, f"{called} {os.path.realpath(path) if path else options}")
+    return f"{called} {os.path.realpath(path) if path else dict(options)}"

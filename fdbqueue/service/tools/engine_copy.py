@@ -38,12 +38,12 @@ import functools
 import hashlib
 import json
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import FdbQueueError
-from fdbqueue.service.catalog import Catalog
+from fdbqueue.service.tools.presence import Presences
 from fdbqueue.service.transactions import run, unlimited
 
 #: The most bytes of keys and values in one transaction.
@@ -116,15 +116,23 @@ class EngineCopy:
     """One copy, from where its marks say that it is.
 
     Args:
-        catalog: The queues of the setting.
         source: Where the keys are.
-        target: Where they are to be: the catalog's database.
+        target: Where they are to be.
+        ranges: The ranges of the keys, in order.
+        mark: The key of the marks.
+        presences: The rows of workers.
     """
 
-    def __init__(self, catalog: Catalog, source: Side, target: Side) -> None:
-        self._catalog = catalog
+    def __init__(
+        self,
+        source: Side,
+        target: Side,
+        ranges: Sequence[tuple[bytes, bytes]],
+        mark: bytes,
+        presences: Presences,
+    ) -> None:
         self._source, self._target = source, target
-        self._ranges = catalog.key_ranges()
+        self._ranges, self._mark, self._presences = ranges, mark, presences
         for side in (source, target):  # this process alone may open what is marked
             _of_engine(side, "refuse_marked_at", lambda _: None)(None)
 
@@ -203,7 +211,7 @@ class EngineCopy:
         is_shared = _of_engine(side, "is_shared")
         if is_shared and not is_shared():
             return  # the workers that it has were killed
-        found = self._catalog.presences.over(side.database).read().rows
+        found = self._presences.over(side.database).read().rows
         names = [f"{row.name} ({row.process} on {row.host})" for row in found if not row.is_lost]
         if is_shared or names:
             who = f", by {', '.join(names)}" if names else ""
@@ -225,7 +233,7 @@ class EngineCopy:
         return _read(self._source, self._stored), _read(self._target, self._stored)
 
     def _stored(self, tr: Transaction) -> _Mark | None:
-        value = tr[self._catalog.mark]
+        value = tr[self._mark]
         return _Mark(**json.loads(bytes(value))) if value.present() else None
 
     def _following(self) -> bytes:
@@ -264,7 +272,7 @@ class EngineCopy:
                     left -= len(key) + len(value)
                     if left < 0 and rows:
                         return rows
-                    if key != self._catalog.mark:
+                    if key != self._mark:
                         rows.append((key, value))
         return rows
 
@@ -291,9 +299,9 @@ class EngineCopy:
             for key, value in rows or ():
                 tr[key] = value
             if after:
-                tr[self._catalog.mark] = json.dumps(after._asdict()).encode()
+                tr[self._mark] = json.dumps(after._asdict()).encode()
             else:
-                tr.clear(self._catalog.mark)
+                tr.clear(self._mark)
 
         run(side.database, change, wrote=False)
 
