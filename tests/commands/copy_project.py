@@ -57,7 +57,9 @@ def spaces(prefix: str) -> list[Subspace]:
     return [Subspace(("fdbqueue-test", prefix)), Subspace((OWN, prefix))]
 
 
-def fill(items: int = 40, members: int = 25, parts: int = 6, trees: int = 3) -> None:
+def fill(
+    items: int = 40, members: int = 25, parts: int = 6, trees: int = 3, tasks: int = 20
+) -> None:
     """Store all that there may be: queues in every state, a family, and tasks half done."""
     import fdbqueue
     from fdbqueue.service import Push
@@ -103,7 +105,7 @@ def fill(items: int = 40, members: int = 25, parts: int = 6, trees: int = 3) -> 
     queue("tuples").pause(reason="seen")
 
     backend = task_backends["default"]
-    for number in range(items // 2):
+    for number in range(tasks):
         jobs.note.enqueue(number)
     jobs.fail.using(run_after=datetime.datetime.now(datetime.timezone.utc) + day).enqueue("late")
     jobs.fail.enqueue("on purpose")
@@ -111,10 +113,8 @@ def fill(items: int = 40, members: int = 25, parts: int = 6, trees: int = 3) -> 
         adding = group(call(group_jobs.add, number) for number in range(parts))
         adding.then(call(group_jobs.count)).enqueue()
         chain(call(group_jobs.add, 1), call(group_jobs.add, 2)).enqueue()
-    worker = TaskWorker(
-        backend, ["default"], threads=2, follow=False, limit=items // 2 + parts * trees // 2
-    )
-    worker.run()
+    limit = tasks + parts * trees // 2  # in the middle of the groups
+    TaskWorker(backend, ["default"], threads=2, follow=False, limit=limit).run()
 
 
 if __name__ == "__main__":

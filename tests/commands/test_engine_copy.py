@@ -21,7 +21,7 @@ import fdbqueue
 from fdbqueue import conf
 from fdbqueue.engines import embedded
 from fdbqueue.exceptions import ConfigurationError
-from fdbqueue.service import Catalog, QueueSpec, Side, run
+from fdbqueue.service import Catalog, QueueSpec, Side, WorkerCounts, run, worker_here
 from fdbqueue.service.tools import engine_copy
 from fdbqueue.service.tools.engine_copy import CopyRefused
 from fdbqueue.tasks.compat import task_backends
@@ -459,6 +459,58 @@ def test_it_goes_on_where_it_was(sides):
     again.copy(copied.append)
     assert 0 < sum(copied) < keys
     assert again.finish(ignore).keys == keys
+
+
+def test_versions_that_the_source_gives_meanwhile(sides):
+    """What is pushed to the source while nobody copies comes before what is pushed afterwards."""
+    source, target = sides
+    copy = copy_of(source, target)
+    copy.begin(ignore)
+    copy_some(copy, 1)
+    source.advance_version(10**15)
+    Catalog(source, ("p",), SPECS).queue("orders").push("late")
+    copy.copy(ignore)
+    copy.finish(ignore)
+    orders = Catalog(target, ("p",), SPECS).queue("orders")
+    orders.push("new")
+    assert [item.value for item in orders.pop_many(30)] == [*range(20), "late", "new"]
+
+
+class WithoutFile:
+    """A database that has only what a cluster has, too."""
+
+    def __init__(self, database):
+        self.create_transaction = database.create_transaction
+
+
+def test_versions_of_a_cluster_that_is_behind(sides):
+    """It cannot be advanced from here: its operator is told how, and nothing is written."""
+    source, target = sides
+    source.advance_version(10**15)
+    Catalog(source, ("p",), SPECS).queue("orders").push("late")
+    version = source.create_transaction().get_read_version().wait()
+    for copy in (copy_of(source, WithoutFile(target)), copy_of(source, WithoutFile(target))):
+        with pytest.raises(
+            CopyRefused, match=f"First run: fdbcli --exec 'advanceversion {version}'"
+        ):
+            copy.begin(ignore)
+    assert run(target, lambda tr: [*tr.get_range(b"", b"\xff")], read_only=True) == []
+    target.advance_version(version)
+    run(target, lambda tr: tr.set(b"other", b""), wrote=False)
+    assert finished(copy_of(source, WithoutFile(target)))
+
+
+def test_workers_of_a_cluster(sides):
+    """A worker that was alive is named, until its row is gone or old."""
+    source, target = (WithoutFile(one) for one in sides)
+    about = worker_here("a worker", "items", "mail", threads=1)
+    presence = Catalog(source, ("p",), SPECS).presences.of(about, lambda: WorkerCounts(0, 0, 0))
+    with presence:
+        rows = Catalog(source, ("p",), SPECS).presences
+        wait_until(lambda: rows.read().rows)
+        with pytest.raises(CopyRefused, match=f"a is in use, by a worker \\({os.getpid()} on"):
+            copy_of(source, target).check()
+    assert finished(copy_of(source, target))
 
 
 def test_two_commands_at_once(sides):

@@ -12,9 +12,10 @@ Only the command writes marks. Each line that writes does so in transactions of 
 2. *Mark the target*, which still has no key. From now on the new setting is refused.
 3. *Copy* portion by portion, each with the target's mark, which says up to where. The mark must be
    as the portion before has left it, so of two commands at once one stops.
-4. *Mark the source* as moved. From now on the old setting is refused. Then look again who uses it.
-5. *Compare* both sides: keys, bytes, a digest. If somebody uses the source, or they differ, remove
-   its mark, and refuse.
+4. *Mark the source* as moved. From now on the old setting is refused. Then look again who uses it,
+   and at its version before the mark: between two commands others may have used it.
+5. *Compare* both sides: keys, bytes, a digest. If they differ, or what was looked at is wrong,
+   remove the source's mark, and refuse.
 6. *Remove the target's mark.* The new setting is in use.
 
 So the source is in use up to 4, the target after 6, and never both. What was written to the source
@@ -26,8 +27,8 @@ A crash, a signal, a timeout or a deadline leaves what the last transaction that
 left, and the command goes on from there. If the outcome of a commit is unknown, it runs again, and
 finds its own mark. Up to 4 a copy can be given up: empty the target, nothing else was changed.
 
-The stamps in keys (``order="commit"``) and values are versions of the source, up to the one it has
-at 1. All that the target gives must be above, or what is pushed next would come before what is
+The stamps in keys (``order="commit"``) and values are versions of the source, up to the one that is
+looked at. All that the target gives must be above, or what is pushed next would come before what is
 copied. To advance a cluster makes all its users wait, so its operator does it.
 """
 
@@ -103,7 +104,7 @@ class _Mark(NamedTuple):
         says: What processes are told.
         other: What messages call the other side.
         following: The first key that may not be copied yet, in hexadecimal; of the target.
-        version: The source's, which the target's are past; of the target.
+        version: That of the source before this row; of the source.
     """
 
     says: str
@@ -154,7 +155,7 @@ class EngineCopy:
             raise CopyRefused(reason=f"{target.name} has other keys: copy to an empty one.")
         if not there and not self._rows(source):
             raise CopyRefused(reason=f"{source.name} has nothing under the setting's PREFIX.")
-        self._check_versions(there)
+        self._check_versions(here.version if here else _version_of(source))
 
     def begin(self, on_step: Callable[[int], object]) -> int:
         """Mark the target, and return how many keys are to be copied yet.
@@ -168,8 +169,7 @@ class EngineCopy:
         self.check()
         if not self._marks()[1]:
             name = self._source.name
-            mark = _Mark(_COPIED_TO.format(name), name, version=self._version)
-            self._change(self._target, None, mark)
+            self._change(self._target, None, _Mark(_COPIED_TO.format(name), name))
         return sum(len(rows) for rows in self._portions(self._source, self._following(), on_step))
 
     def copy(self, on_step: Callable[[int], object]) -> None:
@@ -191,10 +191,12 @@ class EngineCopy:
         if not mark:
             now = datetime.datetime.now(datetime.timezone.utc)
             says = f"its queues were moved to {target.name} on {now:%Y-%m-%d at %H:%M} UTC"
-            mark = _Mark(f"{says}: set FDBQUEUE to that", target.name)
+            says += ": set FDBQUEUE to that"
+            mark = _Mark(says, target.name, version=_version_of(source))
             self._change(source, None, mark)
         try:
             self._check_unused(source)
+            self._check_versions(mark.version)
             ours, theirs = (self._census(side, on_step) for side in (source, target))
             if ours != theirs:
                 names = source.name, ours, target.name, theirs, target.name
@@ -217,17 +219,15 @@ class EngineCopy:
             who = f", by {', '.join(names)}" if names else ""
             raise CopyRefused(reason=_IN_USE.format(side.name, who))
 
-    def _check_versions(self, there: _Mark | None) -> None:
-        """Check that all versions that the target will give are above those of the source."""
-        sides = self._source, self._target
-        now, newest = (_read(side, lambda tr: tr.get_read_version().wait()) for side in sides)
-        self._version = there.version if there else now
-        if newest < self._version:
+    def _check_versions(self, version: int) -> None:
+        """Check that all versions that the target will give are above one of the source."""
+        newest = _version_of(self._target)
+        if newest < version:
             advance = _of_engine(self._target, "advance_version")
             if advance is None:
-                facts = self._target.name, newest, self._source.name, *[self._version] * 2
-                raise CopyRefused(reason=_BEHIND.format(*facts))
-            advance(self._version)
+                names = self._target.name, newest, self._source.name
+                raise CopyRefused(reason=_BEHIND.format(*names, version, version))
+            advance(version)
 
     def _marks(self) -> tuple[_Mark | None, _Mark | None]:
         return _read(self._source, self._stored), _read(self._target, self._stored)
@@ -313,6 +313,10 @@ def _of_engine(side: Side, name: str, default: Any = None) -> Any:
 
 def _read(side: Side, read: Callable[[Transaction], Any]) -> Any:
     return run(side.database, read, read_only=True)
+
+
+def _version_of(side: Side) -> int:
+    return int(_read(side, lambda tr: tr.get_read_version().wait()))
 
 
 def _after(rows: list[Row]) -> bytes:
