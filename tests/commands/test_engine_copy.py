@@ -502,7 +502,7 @@ def test_versions_of_a_cluster_that_is_behind(sides):
 
 def test_workers_of_a_cluster(sides):
     """A worker that was alive is named, until its row is gone or old."""
-    source, target = (WithoutFile(one) for one in sides)
+    source, target = WithoutFile(sides[0]), sides[1]
     about = worker_here("a worker", "items", "mail", threads=1)
     presence = Catalog(source, ("p",), SPECS).presences.of(about, lambda: WorkerCounts(0, 0, 0))
     with presence:
