@@ -981,14 +981,14 @@ class Queue(AsyncVerbs):
     ) -> int:
         """Remove the items that are in a state when it starts, and return how many.
 
-        Of those that come to it meanwhile, some may be among them: those whose places are before
-        the last of these. In bounded transactions; ``on_removed`` is called after each, with how
-        many it removed.
+        And of those that come to it meanwhile, those whose places are before the last of these. In
+        bounded transactions; ``on_removed`` is called after each, with how many it removed.
 
         Args:
             state: ``"ready"``, ``"leased"``, ``"delayed"`` or ``"dead"``.
             limit: The most to remove, the first in their order; None for all.
-            reason, died_before: Only dead letters, as :meth:`redrive` chooses them.
+            reason: Only dead letters of this reason, as :meth:`redrive` chooses them.
+            died_before: Only those that died before, likewise.
 
         Raises:
             InvalidInput: There is no such state, or items in it have not died.

@@ -409,18 +409,18 @@ class SeveralQueues:
 
     def count(self, state: str) -> int:
         """Return how many items are in a state in all of them, without counting them."""
-        return sum(number for _queue, number in self._counted(state))
+        return sum(number for _queue, number in self.counted(state))
 
     def _in_each(self, state: str, verb: Callable[..., int], limit: int | None) -> int:
         """Call a verb of each queue that has items in a state, up to a limit of items."""
         done = 0
-        for queue, _number in self._counted(state):
+        for queue, _number in self.counted(state):
             if limit is not None and done >= limit:
                 break
             done += verb(queue, limit=None if limit is None else limit - done)
         return done
 
-    def _counted(self, state: str) -> Iterator[tuple[Queue, int]]:
+    def counted(self, state: str) -> Iterator[tuple[Queue, int]]:
         """Yield the queues that have items in a state, each with the number; 1,000 at a time."""
         names = iter(self._expanded() if self._by_index else self._listed().names)
         while some := [*map(self._directory.queue, itertools.islice(names, MAX_QUEUES))]:
