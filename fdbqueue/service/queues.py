@@ -862,6 +862,61 @@ class Queue(AsyncVerbs):
         count = functools.partial(self._counters.dead_by_reason, limit=limit)
         return self._runner.read(tr, count)
 
+    # Word from others than the worker
+
+    def give_back(
+        self,
+        ids: Iterable[str] | None = None,
+        *,
+        worker: str | None = None,
+        spend: bool = True,
+        leased_before: datetime.datetime | None = None,
+        limit: int | None = None,
+        on_given_back: Callable[[int], None] = lambda _: None,
+    ) -> int:
+        """Give back leased items to their places, without their tokens; count them.
+
+        For what a dead worker holds. One that lives learns by :class:`LeaseLost`, and others may do
+        the same work meanwhile. In transactions of up to 200 items, each all or nothing.
+
+        Args:
+            ids: Which items; None for all that are leased when it begins.
+            worker: Only what the worker with this name holds, what it has leased ahead included.
+            spend: Whether the attempt counts, as of a lease that expires: its failure is noted, and
+                the last one of ``max_attempts`` makes a dead letter. False for as they were.
+            leased_before: Only leases that began before this moment.
+            limit: The most to give back.
+            on_given_back: Called after each transaction, with how many it gave back.
+
+        Raises:
+            InvalidInput: One is not an item's id in this queue, or the worker has no valid name.
+        """
+        give_back = self.parts.returns.give_back
+        return give_back(ids, worker, leased_before, limit, on_given_back, spend=spend)
+
+    def run_now(
+        self,
+        ids: Iterable[str] | None = None,
+        *,
+        due_before: datetime.datetime | None = None,
+        limit: int | None = None,
+        on_ready: Callable[[int], None] = lambda _: None,
+    ) -> int:
+        """Make delayed items ready before their time, at their own places; count them.
+
+        Their attempts stay, and the queue's limits hold. In transactions as :meth:`give_back`.
+
+        Args:
+            ids: Which items; None for all that are delayed when it begins.
+            due_before: Only those whose delay ends before this moment.
+            limit: The most to make ready.
+            on_ready: Called after each transaction, with how many it made ready.
+
+        Raises:
+            InvalidInput: One is not an item's id in this queue.
+        """
+        return self.parts.returns.run_now(ids, due_before, limit, on_ready)
+
     # Many items at a time
 
     def lease_batch(

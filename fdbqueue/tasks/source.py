@@ -71,6 +71,7 @@ from fdbqueue.service import (
     Item,
     Queue,
     SeveralQueues,
+    ahead,
     moment,
     now_us,
     run,
@@ -81,7 +82,6 @@ from fdbqueue.tasks.notes import NotesWriter, as_stored
 from fdbqueue.tasks.records import (
     Records,
     TaskCall,
-    ahead,
     is_abort_asked,
     is_pending,
     item_place,

@@ -66,6 +66,7 @@ WRITES = {
     "requeue": lambda worker: worker.queue.requeue(worker.held[0]),
     "requeue leased": lambda worker: worker.queue.parts.consumer.requeue_leased(worker.held),
     "redrive": lambda worker: worker.queue.redrive(),
+    "give_back": lambda worker: worker.queue.give_back(),
     "return_batch": lambda worker: worker.queue.return_batch(worker.batch),
     "settle_batch": lambda worker: worker.queue.settle_batch(OWNER),
     "remove from a batch": lambda worker: worker.queue.remove(worker.batch[0].id),

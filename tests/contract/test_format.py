@@ -88,6 +88,8 @@ VERBS = {
     ),
     "recount": lambda queue: queue.recount(),
     "redrive": lambda queue: queue.redrive(),
+    "give_back": lambda queue: queue.give_back(),
+    "run_now": lambda queue: queue.run_now(),
     "clear_state": lambda queue: queue.clear_state("ready"),
 }
 
@@ -99,6 +101,8 @@ def test_other_settings_are_refused(right, wrong, differs, verb, rows):
         right.lease()
     if verb == "redrive":
         right.bury(right.peek().id)
+    if verb == "run_now":
+        right.push(value(right), delay=60)
     before = rows()
     with pytest.raises(FormatMismatch) as caught:
         VERBS[verb](wrong)

@@ -80,6 +80,8 @@ REFUSED: dict[str, tuple[list[Any], list[Any]]] = {
             lambda stage, wrong: stage.queue.page(after=wrong),
             lambda stage, wrong: stage.queue.bury(wrong),
             lambda stage, wrong: stage.queue.redrive([stage.dead, wrong]),
+            lambda stage, wrong: stage.queue.give_back([stage.leased[0].id, wrong]),
+            lambda stage, wrong: stage.queue.run_now([wrong]),
             lambda stage, wrong: stage.queue.remove(wrong),
         ],
     ),

@@ -322,9 +322,7 @@ class Acks:
         if once is not None:
             last = () if retry else ("dead",)
             call = self._call(once, "nack", [text], delay_us, _packable(reason), *last)
-        change = functools.partial(
-            self._give_up, delay_us=delay_us or 0, reason=reason, retry=retry
-        )
+        change = functools.partial(self.give_up, delay_us=delay_us or 0, reason=reason, retry=retry)
         write = _ChangeWrite(self._store, parsed_token(self._store, text), change)
         if call is None:
             self._runner.share("nack", write, tr)
@@ -343,7 +341,7 @@ class Acks:
         tokens, reason = _tokens_of(leases), reason_of(self._queue, reason)
         delay_us = self._delay(delay)
         arguments = delay_us, _packable(reason)
-        change = functools.partial(self._give_up, delay_us=delay_us or 0, reason=reason)
+        change = functools.partial(self.give_up, delay_us=delay_us or 0, reason=reason)
         each = functools.partial(self._change_all, change=change)
         return self._end_many("nack", tokens, once, arguments, each, tr, limit=_MAX_REWRITTEN)
 
@@ -399,7 +397,7 @@ class Acks:
         each = functools.partial(self._change_all, change=change, ends=False)
         return self._end_many("extend", tokens, once, (lasting,), each, tr, limit=_MAX_REWRITTEN)
 
-    def _give_up(
+    def give_up(
         self,
         count_change: CountChange,
         held: Hidden,

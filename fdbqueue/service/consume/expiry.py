@@ -47,6 +47,8 @@ ROW_KEYS_SENT = SENT_BY_SET
 _READS_AT_ONCE = 25
 #: What is said of a lease that nothing else ended.
 LEASE_EXPIRED = "its lease expired"
+#: What is said of one that was given back at somebody else's word.
+GIVEN_BACK = "it was given back"
 
 _STATES = {Kind.LEASE: State.LEASED, Kind.DELAY: State.DELAYED}
 

@@ -56,7 +56,8 @@ _RETRY_SECONDS = 0.5
 _PACED_SECONDS = 0.05
 #: How many waiters one wakes whose call ends, so that many items soon wake many.
 _WOKEN_AT_ONCE = 2
-#: How often ``waits_while`` of a waiting thread is called.
+#: How often ``waits_while`` of a waiting thread is called, and how long it sleeps in one go: a
+#: signal that comes right before that is handled only then.
 _CHECK_SECONDS = 1.0
 #: The most watches that are set in one transaction.
 _ARMED_AT_ONCE = 25
@@ -388,7 +389,7 @@ class ItemWait:
         waits_while: Callable[[], bool] | None,
     ) -> bool:
         while waits_while is None or waits_while():
-            check_at = math.inf if waits_while is None else monotonic() + _CHECK_SECONDS
+            check_at = monotonic() + _CHECK_SECONDS
             while True:
                 if not self._is_asleep(wake):
                     return True
