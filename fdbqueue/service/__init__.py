@@ -94,6 +94,7 @@ from fdbqueue.service.storage.failures import group_digest, group_of_text
 from fdbqueue.service.storage.family_index import NOW, Prospect
 from fdbqueue.service.storage.item_keys import ENDS, End
 from fdbqueue.service.tools.alternating import AlternatingLeases, ack_in_several
+from fdbqueue.service.tools.engine_copy import Side
 from fdbqueue.service.tools.examination import Examiner
 from fdbqueue.service.tools.family import Family
 from fdbqueue.service.tools.presence import WorkerCounts, WorkerRow, Workers, worker_here
@@ -167,6 +168,7 @@ __all__ = [
     "QueueSpec",
     "Scan",
     "SeveralQueues",
+    "Side",
     "Stored",
     "Undecodable",
     "Worker",

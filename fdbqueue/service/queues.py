@@ -581,19 +581,13 @@ class Queue(AsyncVerbs):
     ) -> bool:
         """Wait until there may be an item to take, at most this many seconds; tell whether so.
 
-        Args:
-            to_lease: Whether it will be leased: then also while ``max_leased`` keeps items back.
-            waits_while: Called about once a second; False ends the wait.
+        To lease it (``to_lease``), also while ``max_leased`` keeps items back.
         """
-        deadline = deadline_after(self.name, seconds)
-        consumer = self._consumer
+        consumer, deadline = self._consumer, deadline_after(self.name, seconds)
         item_wait = consumer.lease_wait if to_lease else consumer.item_wait
         find = functools.partial(first_with_items, consumers=(consumer,), to_lease=to_lease)
-
-        def look() -> bool:
-            return self._runner.read(None, find) is not None
-
-        return bool(item_wait.until(look, deadline, waits_while, self.database))
+        look = functools.partial(self._runner.read, None, find)
+        return item_wait.until(look, deadline, waits_while, self.database) is not None
 
     def held_until(
         self, *, to_lease: bool = False, tr: Transaction | None = None
@@ -1040,14 +1034,14 @@ class Queue(AsyncVerbs):
     ) -> int:
         """Remove the items that are in a state when it starts, and return how many.
 
-        Of those that come to it meanwhile, some may be among them: those whose places are before
-        the last of these. In bounded transactions; ``on_removed`` is called after each, with how
-        many it removed.
+        And of those that come to it meanwhile, those whose places are before the last of these. In
+        bounded transactions; ``on_removed`` is called after each, with how many it removed.
 
         Args:
             state: ``"ready"``, ``"leased"``, ``"delayed"`` or ``"dead"``.
             limit: The most to remove, the first in their order; None for all.
-            reason, died_before: Only dead letters, as :meth:`redrive` chooses them.
+            reason: Only dead letters of this reason, as :meth:`redrive` chooses them.
+            died_before: Only those that died before, likewise.
 
         Raises:
             InvalidInput: There is no such state, or items in it have not died.

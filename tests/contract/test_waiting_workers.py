@@ -296,12 +296,9 @@ def test_a_worker_that_waits_does_not_poll(catalog, is_asleep, monkeypatch, name
     opened = catalog.over(database)
     queue = opened.queue("mail") if names == ["mail"] else opened.several(names)
     beats, handled = [], []
-    worker = Worker(
-        queue,
-        lambda item: handled.append(item.value),
-        follow=True,
-        on_beat=lambda: beats.append(database.count),
-    )
+    worker = Worker(queue, lambda item: handled.append(item.value), follow=True)
+    real = worker._goes_on
+    monkeypatch.setattr(worker, "_goes_on", lambda: beats.append(database.count) or real())
     thread, errors = work_in_thread(worker)
     try:
         wait_until(lambda: is_asleep() or errors)

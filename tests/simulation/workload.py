@@ -22,7 +22,8 @@ _PACES = ("10/s", "2/s", "30/m")
 def draw_plan(seed: int) -> dict[str, Any]:
     """Return the plan of a seed."""
     dice = random.Random(f"plan {seed}")
-    crowd = dice.choice([*_CROWDS]) if dice.random() < 0.5 else ""
+    crowd = dice.choice([*_CROWDS]) if dice.random() < 0.4 else ""
+    is_alone = not crowd and dice.random() < 0.4
     row = _CROWDS.get(crowd, {})
     has_tasks = crowd == "task limits" or (not crowd and dice.random() < 0.4)
     members = row.get("members", 0) if crowd else dice.choice((1, 2, 4))
@@ -37,15 +38,15 @@ def draw_plan(seed: int) -> dict[str, Any]:
         one: ({"kind": "fifo"} if is_plain else _options(dice, types)) | row.get("options", {})
         for one in patterns
     }
-    number = row.get("processes") or dice.choice((1, 1, 1, 2, 3))
-    processes = [_process(dice, queues) for _ in range(number)]
-    faulty = "processes" not in row and dice.random() < 0.6
+    number = row.get("processes") or (1 if is_alone else dice.choice((1, 1, 1, 2, 3)))
+    processes = [{} if is_alone else _process(dice, queues) for _ in range(number)]
+    faulty = not (is_alone or "processes" in row) and dice.random() < 0.6
     plan = {
         "switch": dice.choice((0.02, 0.1, 0.3, 0.6)),
         "faults": {
             "commit": dice.choice((0, 0, 0.05, 0.3)) if faulty else 0,
             "read": dice.choice((0, 0, 0.02)) if faulty else 0,
-            "slow": dice.choice((0, 0.02, 0.2)),
+            "slow": 0 if is_alone else dice.choice((0, 0.02, 0.2)),
             "longest": dice.choice((0.02, 0.5, 3.0)),
             "watch": dice.choice((0, 0, 0.3)) if faulty else 0,
         },
@@ -58,6 +59,7 @@ def draw_plan(seed: int) -> dict[str, Any]:
     if has_tasks:
         plan["tasks"] = _of_tasks(dice, processes)
     most, strikes = dice.choice((6, 12, 25)), dice.choice((0, 0, 0.02, 0.1, 0.3))
+    strikes *= not is_alone
     if crowd or dice.random() < 0.4:
         names += names[:1] * len(names)  # most of what happens is at one queue
     draw = _Draw(dice, names, crowd)
@@ -68,9 +70,9 @@ def draw_plan(seed: int) -> dict[str, Any]:
     kinds = dice.sample(("interrupt", "die", "sleep"), dice.randint(1, 3))
     if crowd == "line":
         strikes, kinds = 0.2, ["interrupt"]
-    for number in range(6 if crowd else dice.choice((1, 2, 3, 4, 6))):
+    for number in range(6 if crowd else 1 if is_alone else dice.choice((2, 3, 4, 6))):
         draw.batches = 0
-        ops = [draw.op() for _ in range(15 if crowd else dice.randint(2, most))]
+        ops = [draw.op() for _ in range(15 if crowd else 30 if is_alone else dice.randint(2, most))]
         for op in ops:
             if dice.random() < strikes:
                 op["strike"] = _strike(dice, dice.choice(kinds), crowd)

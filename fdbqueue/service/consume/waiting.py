@@ -5,9 +5,9 @@ watch wakes this waiter, or may have missed a change. A waiter takes part in its
 it sleeps.
 
 A process has one watch for each queue (:class:`ItemWatch`), on the keys that :mod:`prospect` names.
-Waiters also wake when something expires or a limit gives again, and after half a minute in any case,
-as a watch may be lost; after five seconds if programs with the recipes may push, which change no
-count.
+Waiters also wake when something expires or a limit gives again, and after half a minute in any
+case, as a watch may be lost; after five seconds if programs with the recipes may push, which change
+no count.
 
 A watch wakes the oldest waiter alone, and then none is set. If that waiter finds nothing, it sets
 the watch again. If its call ends, it wakes two others, unless the watch is set or is being set. So
@@ -56,7 +56,8 @@ _RETRY_SECONDS = 0.5
 _PACED_SECONDS = 0.05
 #: How many waiters one wakes whose call ends, so that many items soon wake many.
 _WOKEN_AT_ONCE = 2
-#: How often ``waits_while`` of a waiting thread is called.
+#: How often ``waits_while`` of a waiting thread is called, and how long it sleeps in one go: a
+#: signal that comes right before that is handled only then.
 _CHECK_SECONDS = 1.0
 #: The most watches that are set in one transaction.
 _ARMED_AT_ONCE = 25
@@ -388,7 +389,7 @@ class ItemWait:
         waits_while: Callable[[], bool] | None,
     ) -> bool:
         while waits_while is None or waits_while():
-            check_at = math.inf if waits_while is None else monotonic() + _CHECK_SECONDS
+            check_at = monotonic() + _CHECK_SECONDS
             while True:
                 if not self._is_asleep(wake):
                     return True

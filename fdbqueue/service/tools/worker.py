@@ -96,7 +96,6 @@ class Worker:
         on_end: Called with each item, and its error or None, one call at a time.
         on_free: Called by each thread that has reported ends, once it holds no lock; may not raise.
         on_stop: Called with the number of running items if something ends the work early.
-        on_beat: Called by the caller's thread each second, unless the engine holds it up.
         presences: ``catalog.presences``, for a row of this worker while it works; None for none.
         home_of: Returns, by a queue's name, what the log calls it.
         threads: Those of the worker that this is a part of, which gives back what is leased.
@@ -121,7 +120,6 @@ class Worker:
         on_end: Callable[[Item, BaseException | None], None] = lambda *_: None,
         on_free: Callable[[], None] = lambda: None,
         on_stop: Callable[[int], None] = lambda _: None,
-        on_beat: Callable[[], None] = lambda: None,
         presences: Presences | None = None,
         home_of: Callable[[str], str] = str,
         threads: WorkerThreads | None = None,
@@ -138,7 +136,7 @@ class Worker:
         self._remaining = limit
         self._follow, self._let_in = follow, let_in
         self._on_end, self._on_free = on_end, on_free
-        self._on_stop, self._on_beat = on_stop, on_beat
+        self._on_stop = on_stop
         self._home_of = home_of
         self._gives_back, self._threads = threads is None, threads or WorkerThreads()
         self._presence: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
@@ -334,13 +332,8 @@ class Worker:
 
     def _wait_for_items(self, seconds: float = math.inf) -> None:
         """Wait until there may be an item, or the work is to end; it looks for that each second."""
-
-        def waits() -> bool:
-            self._on_beat()
-            return self._goes_on()
-
         with self._let_in():
-            self._queue.wait_for_items(seconds, to_lease=True, waits_while=waits)
+            self._queue.wait_for_items(seconds, to_lease=True, waits_while=self._goes_on)
 
     def _is_at_work(self) -> bool:
         """Tell whether items run, or are being leased."""
@@ -361,7 +354,7 @@ class Worker:
                 self._wake()
 
         self._errands.put(run)
-        self._wait(lambda: answers, beats=False)
+        self._wait(lambda: answers)
         return answers[0]
 
     def _report_running(self) -> None:
@@ -369,12 +362,10 @@ class Worker:
             with contextlib.suppress(Exception):  # but not an interrupt: it abandons the items
                 self._on_stop(len(self._running))
 
-    def _wait(self, is_so: Callable[[], Any], *, beats: bool = True) -> None:
+    def _wait(self, is_so: Callable[[], Any]) -> None:
         """Wait in the caller's thread until something is so."""
         while not self._await(is_so):
             self._threads.check()
-            if beats:
-                self._on_beat()
             with contextlib.suppress(queues.Empty):
                 self._wakes.get(timeout=_SIGNAL_SECONDS)
 
