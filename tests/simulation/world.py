@@ -448,7 +448,7 @@ class World:
     def _account(self, present: dict[int, str]) -> None:
         """Check that each value that was pushed is there, gone, or was perhaps taken.
 
-        No client has seen what was removed from a handoff or a batch.
+        No client has seen what was removed from a handoff.
         """
         ledger, has_moves, faults = self.ledger, "move" in self.verbs, self.cluster.faults
         is_kept = "retention" not in self.plan.get("tasks", ())
