@@ -71,7 +71,8 @@ LEFT_OUT = {
     ),
     "it is to come": (
         *("*(tr)", "*(not_before)", "*(beside)", "*(waits_while)", "*(reason)", "*(worker)"),
-        *("*(died_before)", "SeveralQueues.requeue"),
+        *("*(died_before)", "SeveralQueues.requeue", "SeveralQueues.count*"),
+        *("*.give_back*", "*.run_now*"),
         *("Queue.prepare*", "Queue.p[oe]*_m[ia][nx]*", "Queue.lease_m[ia][nx]*", "Queue.leased*"),
         *("Queue.*_many(once)", "Queue.push_batch(once)", "Queue.extend(once)", "*(to_lease)"),
         *("*.held_until*", "*.paused", "Queue.get*", "Queue.has_item*"),
