@@ -432,7 +432,10 @@ class Client:
         if leases:
             options |= {"seconds": op["seconds"]} | ({"ack": done} if done else {})
             options |= {"worker": op["worker"]} if "worker" in op else {}
-        take, least = source.lease_many if leases else source.pop_many, self._least(names)
+        take, least = (
+            source.lease_many if leases else source.pop_many,
+            self._least(names) - len([*done]),
+        )
         undo = functools.partial(self.ledger.takings.pop, taking)
         if is_one:
             found = self.call(getattr(source, op["do"]), undo=undo, **options)
