@@ -47,7 +47,6 @@ from fdbqueue.service.browse import (
     mismatches_of,
     pauses_of,
 )
-from fdbqueue.service.bulk.batches import OWNER_BYTES, Batch
 from fdbqueue.service.catalog import KINDS, Catalog, QueueSpec
 from fdbqueue.service.clock import microseconds, moment, now_us, shared_us
 from fdbqueue.service.codecs import (
@@ -125,11 +124,9 @@ __all__ = [
     "NOT_GIVEN",
     "NOW",
     "ORDERS",
-    "OWNER_BYTES",
     "PATTERN",
     "UNIQUE_WHILE",
     "AlternatingLeases",
-    "Batch",
     "Batcher",
     "Catalog",
     "Codec",

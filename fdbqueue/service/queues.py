@@ -20,7 +20,7 @@ from fdbqueue.exceptions import CorruptItem, InvalidInput, text_of_error
 from fdbqueue.service.aio import AsyncVerbs
 from fdbqueue.service.assembly import QueueParts, assemble
 from fdbqueue.service.browse import Overview
-from fdbqueue.service.bulk.batches import Batch, Batches, check_move, move_now
+from fdbqueue.service.bulk.move import check_move, move_now
 from fdbqueue.service.bulk.recount import recount
 from fdbqueue.service.bulk.remove import (
     clear,
@@ -681,8 +681,8 @@ class Queue(AsyncVerbs):
     def has_item(self, item_id: str, *, tr: Transaction | None = None) -> bool:
         """Tell whether an item is in the queue, whatever state it is in.
 
-        Unlike :meth:`get` it also finds one in a batch, or on its way to a popper: by a snapshot
-        read of all batches and handoffs, if it is nowhere else.
+        Unlike :meth:`get` it also finds one on its way to a popper: by a snapshot read of all
+        handoffs, if it is nowhere else.
 
         Raises:
             InvalidInput: It is not an item's id in this queue.
@@ -919,59 +919,6 @@ class Queue(AsyncVerbs):
 
     # Many items at a time
 
-    def lease_batch(
-        self, count: int, *, end: End = "min", seconds: Duration = 60, owner: bytes | None = None
-    ) -> Batch:
-        """Lease items from one end under one token, for a drain that moves them elsewhere.
-
-        Several times as fast as :meth:`lease_many`. They count as ready until they are
-        acknowledged, and are shown in no state. Requeued, or when the time is over, they
-        return to their places as they were, with no attempt counted.
-
-        Args:
-            owner: Sixteen bytes by which :meth:`settle_batch` finds it; an owner has one
-                batch at a time. None for no owner.
-
-        Returns:
-            The items, in order; empty when the queue is.
-        """
-        self._check(count, end)
-        return self._batches.lease(count, end, seconds, owner)
-
-    def ack_batch(self, batch: Batch, *, tr: Transaction | None = None) -> None:
-        """Remove a batch's items for good.
-
-        Also after its time, as long as no pop or lease has returned them to the queue.
-
-        Raises:
-            LeaseLost: It is not held any more; all its items are back in the queue, or
-                were taken by other clients.
-        """
-        self._batches.ack(batch, tr)
-
-    def return_batch(self, batch: Batch, *, tr: Transaction | None = None) -> None:
-        """Return a batch's items to their places as they were.
-
-        Raises:
-            LeaseLost: It is not held any more.
-        """
-        self._batches.requeue(batch, tr)
-
-    def settle_batch(self, owner: bytes, done_ids: Iterable[str] = ()) -> int:
-        """Finish the batch of an owner that died: remove what is done, requeue the rest.
-
-        The items that are done are removed wherever they are by now. That is all in one
-        transaction as long as the batch is held; later there is one for each 500 items.
-
-        Args:
-            owner: Whose batch.
-            done_ids: The items that need not be done again; others than the batch's too.
-
-        Returns:
-            How many were removed.
-        """
-        return self._batches.settle(owner, done_ids)
-
     def move_many(
         self,
         target: Queue,
@@ -1018,7 +965,7 @@ class Queue(AsyncVerbs):
         """Remove items for good by their ids, whatever state they are in; count them.
 
         In transactions of up to 500 items. The worker that holds a lease of one learns of it
-        by :class:`LeaseLost`; so does the owner of a batch with one in it.
+        by :class:`LeaseLost`.
         """
         places = (self._store.keys.place_named(item_id) for item_id in item_ids)
         return remove_places(self.database, self._store, places)
@@ -1090,10 +1037,6 @@ class Queue(AsyncVerbs):
         """
         sweep = self.parts.responses.sweep
         return sum(iter(lambda: run(self.database, sweep, wrote=bool), 0))
-
-    @functools.cached_property
-    def _batches(self) -> Batches:
-        return Batches(self.parts)
 
     def _check(self, count: int, end: str) -> None:
         if type(count) is not int or not 1 <= count <= MAX_ITEMS_A_CALL:

@@ -77,7 +77,6 @@ VERBS = {
     "pop_waiting": lambda queue: queue.pop(wait=30),
     "pop_in": lambda queue: run(queue.database, lambda tr: queue.pop(tr=tr)),
     "lease": lambda queue: queue.lease(),
-    "lease_batch": lambda queue: queue.lease_batch(1),
     "peek": lambda queue: queue.peek(),
     "page": lambda queue: queue.page(),
     "page of leased": lambda queue: queue.page(state="leased"),

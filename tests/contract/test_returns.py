@@ -14,7 +14,7 @@ from tests.cases import cases
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import together
 from tests.concurrency.kinds import KINDS, MEMBERS
-from tests.contract.test_batches import queue
+from tests.contract.test_removing_many import queue
 from tests.contract.unsure import unsure_database
 from tests.engines.children import wait_until
 
@@ -185,13 +185,6 @@ def test_unique_keys_are_taken_again(fifo):
     assert (other.existing, fifo.give_back(worker="dead:1", spend=False)) == (False, 1)
     assert fifo.push("z", unique="key", unique_while="ready").id == other.id
     assert ids(fifo) == [item.id, other.id]
-
-
-def test_batches_stay(queue):
-    """What a drain holds is in no lease."""
-    batch = queue.lease_batch(3)
-    assert queue.give_back() == 0
-    queue.ack_batch(batch)
 
 
 def test_the_next_of_a_limited_queue_is_found_at_once(database, subspace):

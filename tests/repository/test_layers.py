@@ -188,7 +188,7 @@ CIRCLES: set[frozenset[str]] = set()
 #: shorter. What several rooms need belongs on the face, ``fdbqueue/service/__init__.py``.
 BELOW_THE_FACE = {
     "entries": {"management"},
-    "instrumentation": {"metrics"},
+    "instrumentation": {"management", "metrics"},
     "options": {"api", "conf", "pages", "tasks"},
     "storage.item_keys": {"api", "tasks"},
     "tools.keyed_push": {"management"},

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _CALL_SECONDS = 60
 #: Errors that say nothing of a verb's own, and those that a verb may raise.
 _UNCLEAR = ("OutcomeUnknown", "PushInterrupted")
-_ON_LEASES = ("ack", "nack", "extend", "requeue", "lease_ack", "ack_batch", "return_batch")
+_ON_LEASES = ("ack", "nack", "extend", "requeue", "lease_ack")
 _ALLOWED = {
     "ItemNotFound": ("remove", "bury", "look"),
     "ItemNotReady": ("bury",),
@@ -36,10 +36,12 @@ _ALLOWED["TaskResultDoesNotExist"] = ("abort", "abort_group", "result")
 _ALLOWED["WaitTimedOut"] = ("result",)
 #: How many transactions and reads operations make at most if they are alone, some that wait too.
 _MOST = {
-    **dict.fromkeys("pause resume pause_family resume_family sweep clear push_many".split(), (1, 5)),
-    **dict.fromkeys("ack ack_batch nack requeue return_batch extend push_batch".split(), (1, 7)),
+    **dict.fromkeys(
+        "pause resume pause_family resume_family sweep clear push_many".split(), (1, 5)
+    ),
+    **dict.fromkeys("ack nack requeue extend push_batch".split(), (1, 7)),
     **dict.fromkeys("push nack_many ack_many pop_min pop_max".split(), (1, 15)),
-    **dict.fromkeys("lease_min lease_max pop lease lease_ack batch together".split(), (1, 20)),
+    **dict.fromkeys("lease_min lease_max pop lease lease_ack together".split(), (1, 20)),
     "extend_many": (1, 30),
     **dict.fromkeys("family_pop family_lease".split(), (1, 30)),
     **dict.fromkeys("remove bury push_shared".split(), (2, 16)),
@@ -138,13 +140,10 @@ class Client:
         self.name = f"{process.name}/client{number}"
         self.ledger = world.ledger
         self.held: list[Any] = []
-        self.batches: list[Any] = []
         self.op: dict[str, Any] | None = None
         self.waits: Any = None
         self.taking: Taking | None = None
         self.thread: Any = None
-        #: The queue of its batch that it can settle, and the batch.
-        self.owned: Any = None
         self._calls = 0
         self._intents: list[Any] = []
 
@@ -552,12 +551,7 @@ class Client:
     # What is leased
 
     def _chosen(self, op: dict[str, Any]) -> tuple[Any, Any, list[Any]] | None:
-        """Return a queue, and one lease of it, all leases of one, or a batch; and their items."""
-        if op["do"].endswith("_batch"):
-            if not self.batches:
-                return None
-            queue, leases = self.batches.pop(op["which"] % len(self.batches))
-            return queue, leases, [*leases]
+        """Return a queue, and one lease of it, or all leases of one; and their items."""
         if op["do"].endswith("_many"):
             items = [one for one in self.held if one.queue == op["queue"]]
             return self._queue(op), items, items
@@ -570,27 +564,24 @@ class Client:
         return queue, item, [item]
 
     def _end(self, op: dict[str, Any]) -> Any:
-        """Acknowledge, give up, requeue or extend one lease, all of a queue, or a batch."""
-        (kind, _, size), began = op["do"].partition("_"), simulated.running.now_us
+        """Acknowledge, give up, requeue or extend one lease, or all of a queue."""
+        kind, began = op["do"].partition("_")[0], simulated.running.now_us
         chosen = self._chosen(op)
         if chosen is None:
             return "nothing held"
         queue, leases, items = chosen
         if kind != "extend":
             self.held = [one for one in self.held if one not in items]
-        if size != "batch":
-            self._intend(op, _values(items))
+        self._intend(op, _values(items))
         options = self._once(op) | {
             key: op[key] for key in ("seconds", "delay", "retry", "reason") if key in op
         }
         taking = Taking((items[0].queue,) if items else (), len(items))
-        if op["do"] == "ack_batch":
-            self.ledger.takings[taking] = None
         undo = functools.partial(self.ledger.takings.pop, taking, None)
         try:
             found = self.call(getattr(queue, op["do"]), leases, undo=undo, **options)
         except self.process.program["exceptions"].LeaseLost:
-            self._lose(items if size != "batch" else (), began)
+            self._lose(items, began)
             raise
         lost = [one for one in items if one.lease in getattr(found, "lost", ())]
         self._lose(lost, began)
@@ -604,40 +595,11 @@ class Client:
             self.world.model.lost(items, began_us)
 
     _ack = _nack = _requeue = _extend = _ack_many = _nack_many = _extend_many = _end
-    _ack_batch = _return_batch = _end
 
     def _acked(self, items: Iterable[Any]) -> None:
         for item in items:
             self.ledger.end(number_of(item), f"acknowledged by {self.name}")
         self.held = [one for one in self.held if one not in items]
-
-    def _batch(self, op: dict[str, Any]) -> Any:
-        queue, began = self._queue(op), simulated.running.now_us
-        options: dict[str, Any] = {"seconds": op["seconds"]}
-        if "owned" in op:
-            if self.owned is not None:
-                return "it has one"
-            batcher = self.process.program["service.tools.streams"].Batcher
-            options |= {"limit": op["count"], "owner": b"%016d" % self.number, "batch_items": 2}
-            batch = self.call(batcher(queue, **options).next)
-        else:
-            batch = self.call(queue.lease_batch, op["count"], **options)
-        if batch:
-            self._note_taken(batch, op, began)
-            if "owned" in op:
-                self.owned = queue, batch
-            else:
-                self.batches.append((queue, batch))
-        return _values(batch)
-
-    def _settle(self, op: dict[str, Any]) -> Any:
-        """Finish a batch as who finds that its owner has died: its first item is done."""
-        if self.owned is None:
-            return "it has none"
-        (queue, batch), self.owned = self.owned, None
-        self._intend({"do": "remove"}, _values(batch[:1]))
-        self.ledger.takings[Taking((queue.name,), 1)] = None
-        return self.call(queue.settle_batch, b"%016d" % self.number, [one.id for one in batch[:1]])
 
     # The rest
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 READY, LEASED, DELAYED, DEAD = "ready", "leased", "delayed", "dead"
-#: Where an item is that was popped, or is in a handoff or a batch, from which it may come back.
+#: Where an item is that was popped, or is in a handoff, from which it may come back.
 AWAY = "away"
 #: Where it is once it is removed for good.
 GONE = "gone"
@@ -38,7 +38,7 @@ _EXPIRED, _GIVEN_BACK = "its lease expired", "it was given back"
 _KEPT = 3
 _ENDS = {"ack": GONE, "requeue": READY}
 _PUSHES = ("push", "push_many", "push_batch")
-_TAKES = ("pop", "lease", "family", "batch", "move")
+_TAKES = ("pop", "lease", "family", "move")
 
 
 class Span(NamedTuple):

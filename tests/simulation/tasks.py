@@ -473,7 +473,9 @@ class Tasks:
             raise Found(f"the task {number} shows {found}, and has begun at {begun}")
         names = {one.name for one in world.clients} | {"the end"}
         if len(found.worker_ids) != len(begun) or {*found.worker_ids} - names:
-            raise Found(f"the task {number} shows {found.worker_ids}, and has run {len(begun)} times")
+            raise Found(
+                f"the task {number} shows {found.worker_ids}, and has run {len(begun)} times"
+            )
         failed = len(begun) - has_succeeded
         paths = [one.exception_class_path for one in found.errors]
         if number % 2 == 0 and paths != ["builtins.ValueError"] * failed:

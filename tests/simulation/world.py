@@ -320,7 +320,9 @@ class World:
                     schedule.now_us = max(now, moment + _JUMP_US)
                     if moment + _JUMP_US < when and (found := self._takeable(queue, leases)):
                         seconds = (schedule.now_us - now) / 1e6
-                        raise Found(f"{client.name} sleeps though {name} has {found[0].value}, or in {seconds} s")
+                        raise Found(
+                            f"{client.name} sleeps though {name} has {found[0].value}, or in {seconds} s"
+                        )
                     schedule.now_us = now
         self.cluster._read = read
 
@@ -427,7 +429,7 @@ class World:
     def _account(self, present: dict[int, str]) -> None:
         """Check that each value that was pushed is there, gone, or was perhaps taken.
 
-        No client has seen what was removed from a handoff or a batch.
+        No client has seen what was removed from a handoff.
         """
         ledger, has_moves, faults = self.ledger, "move" in self.verbs, self.cluster.faults
         is_kept = "retention" not in self.plan.get("tasks", ())

@@ -491,15 +491,17 @@ class Acks:
 
         parsed = [parsed_token(self._store, token) for token in tokens]
 
-        def end_all(transaction: Transaction) -> bytes:
-            lost = {token[:2] for token in end(transaction, distinct(parsed))}
-            return fdb.tuple.pack(tuple(token.text for token in parsed if token[:2] in lost))
+        def end_all(transaction: Transaction) -> Held:
+            gone = {token[:2] for token in end(transaction, distinct(parsed))}
+            lost = [token.text for token in parsed if token[:2] in gone]
+            return Held(len(tokens) - len(lost), lost)
 
         if call is None:
-            payload = self._runner.write(verb, tr, end_all)
-        else:
-            payload = self._write_once(verb, call, tr, end_all)
-        lost = fdb.tuple.unpack(payload)
+            return self._runner.write(verb, tr, end_all)
+        saved = self._write_once(
+            verb, call, tr, lambda transaction: fdb.tuple.pack(end_all(transaction).lost)
+        )
+        lost = fdb.tuple.unpack(saved)
         return Held(len(tokens) - len(lost), lost)
 
     def _ack_all(self, tr: Transaction, tokens: list[Token]) -> list[Token]:

@@ -25,7 +25,6 @@ from tests.contract.awaiting.gates import DEADLINE_SECONDS
 #: Verbs that commands, pages and operators use, and :func:`arun` or a thread serves well.
 WITHOUT_TWIN = {
     "adopt_settings",
-    "ack_batch",
     "bury",
     "bury_corrupt",
     "by_priority",
@@ -37,7 +36,6 @@ WITHOUT_TWIN = {
     "has_item",
     "held_until",
     "history",
-    "lease_batch",
     "move_many",
     "oldest",
     "page",
@@ -51,8 +49,6 @@ WITHOUT_TWIN = {
     "remove_many",
     "resume",
     "run_now",
-    "return_batch",
-    "settle_batch",
     "sweep",
     "wait_for_items",
 }
