@@ -12,14 +12,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from fdbqueue import access, deadlines
-from fdbqueue.columns.queue_rows import (
-    QueueRow,
-    begin_counts,
-    begin_ends,
-    begin_oldest,
-    begin_pauses,
-    read_rows,
-)
+from fdbqueue.columns.concerns import CONCERN_READS, concerns_of
+from fdbqueue.columns.queue_rows import QueueRow, read_rows
 from fdbqueue.exceptions import FdbQueueError
 from fdbqueue.logs import get_logger
 from fdbqueue.metrics.operations import label_of
@@ -73,6 +67,7 @@ class _Sizes:
         self._oldest: dict[str, _Moment] = {}
         self._has_items: set[str] = set()
         self._undecodable: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._attention: Counter[tuple[str, str]] = Counter()
         self._queues: Counter[str] = Counter()
         self._paused: Counter[str] = Counter()
         self._is_complete = True
@@ -81,8 +76,7 @@ class _Sizes:
     def read(self, catalog: Catalog) -> None:
         """Read the sizes, in transactions of some queues each, and which workers there are."""
         names, self._is_complete = access.monitored_names(catalog)
-        reads = (begin_counts, begin_oldest, begin_ends, begin_pauses)
-        for row in read_rows(catalog.database, map(catalog.queue, names), reads):
+        for row in read_rows(catalog.database, map(catalog.queue, names), CONCERN_READS):
             self._add(label_of(row.queue.name), row)
         self._workers.update(row.state for row in catalog.presences.read().rows)
 
@@ -90,6 +84,7 @@ class _Sizes:
         self._queues[label] += 1
         self._paused[label] += row.pause is not None
         self._undecodable[label].update(row.ends.undecodable)
+        self._attention.update((label, one.name) for one in concerns_of(row))
         if not row.ends.is_empty:
             self._has_items.add(label)
         self._items[label].update(dataclasses.asdict(row.counts))
@@ -116,6 +111,12 @@ class _Sizes:
             "How many queues have an undecodable item at an end, which makes pops fail.",
             {(one, end): self._undecodable[one][end] for one in self._items for end in ENDS},
             "end",
+        )
+        yield _gauge(
+            "fdbqueue_attention",
+            "How many queues need attention, for a reason; absent if none does.",
+            self._attention,
+            "reason",
         )
         yield _gauge(
             "fdbqueue_queues",

@@ -50,7 +50,7 @@ from fdbqueue.management.findings import (
     QueueChecks,
     check_engine,
     check_file,
-    check_load_and_limits,
+    check_load,
     check_names,
     check_receipts,
     check_responses,
@@ -255,7 +255,7 @@ class _Examination:
             yield check_names(readable)
         self._at = ("load", None)
         names = self._all_names(readable) if self._names else readable.names(limit=MAX_LOADS)
-        yield from check_load_and_limits(readable, names, on_cluster=not is_file(catalog.database))
+        yield check_load(readable, names, on_cluster=not is_file(catalog.database))
         for name in self._all_names(readable):
             self._at = ("queue", name)
             queue, read = catalog.queue(name), readable.queue(name)
