@@ -30,6 +30,7 @@ more are ready than came in that time. Of a queue that is well at most one key o
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -37,10 +38,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fdbqueue.columns.queue_rows import RATE_MINUTES, Cause, QueueRow, keeps_push_times
-from fdbqueue.columns.text import seconds_since
 from fdbqueue.columns.workers_and_reasons import workers_of
-from fdbqueue.service import Minute, WorkerRow, Workers, now_us
-from fdbqueue.service.browse import HeldLease
+from fdbqueue.service import HeldLease, Minute, WorkerRow, Workers, microseconds, moment, now_us
 
 #: What is ready for longer would have been taken by a worker that has nothing to do.
 WORKERLESS_SECONDS = 10
@@ -113,9 +112,9 @@ class _Look:
     def seconds(self) -> float | None:
         """For how long something could be taken, as far as is known."""
         row = self.row
-        known = [] if self.due is None else [(now_us() - self.due) / 1_000_000]
+        known = [] if self.due is None else [_since(moment(self.due))]
         if row.counts.ready > 0 and row.oldest is not None:
-            known.append(seconds_since(row.oldest))
+            known.append(_since(row.oldest))
         longest = max(known, default=0)
         return longest if longest > 0 else None
 
@@ -163,7 +162,7 @@ class _Look:
             return False
         if self.has_undated and (self.seconds or 0) <= self.limit:
             begun = self.limit + 60
-            recent = sum(one.pushes for one in self.minutes if seconds_since(one.at) < begun)
+            recent = sum(one.pushes for one in self.minutes if _since(one.at) < begun)
             return self.row.counts.ready > recent
         return (self.seconds or 0) > self.limit
 
@@ -175,7 +174,7 @@ class _Look:
             grace_seconds: So much earlier a minute may have begun in which items were popped.
         """
         begun = seconds + grace_seconds
-        if any(one.pops and seconds_since(one.at) < begun for one in self.minutes):
+        if any(one.pops and _since(one.at) < begun for one in self.minutes):
             return True
         after = now_us() - seconds * 1_000_000
         return any(one.leased_at > after for one in self.leases)
@@ -230,3 +229,8 @@ class _Look:
                 one.pops for one in self.minutes[-RATE_MINUTES:]
             )
         return self.was_served and self.waits_long and not self.is_taken(self.limit)
+
+
+def _since(at: datetime.datetime) -> float:
+    """Return how many seconds ago a moment was, by the clock of the queues."""
+    return (now_us() - microseconds(at)) / 1_000_000

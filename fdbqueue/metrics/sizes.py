@@ -67,7 +67,7 @@ class _Sizes:
         self._oldest: dict[str, _Moment] = {}
         self._has_items: set[str] = set()
         self._undecodable: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._attention: Counter[tuple[str, str]] = Counter()
+        self._attention: Counter[tuple[str, ...]] = Counter()
         self._queues: Counter[str] = Counter()
         self._paused: Counter[str] = Counter()
         self._is_complete = True

@@ -101,6 +101,7 @@ RULES = {
     "timeout": Rule(Range((int, float), 0.1, MAX_TIMEOUT, none_is_valid=True), OPTIONS),
     "grace_seconds": Rule(Range((int, float), 0.1, 3_600), OPTIONS),
     "schedules": Rule(OfClass((Mapping,), "a dictionary"), OPTIONS),
+    "attention_seconds": Rule(ALLOWED["attention_seconds"], OPTIONS),
 }
 #: What some options of a task may be; the others are looked at apart.
 _OF_TASKS = {
@@ -158,6 +159,7 @@ class BackendOptions:
         timeout: How many seconds an attempt may take; None for any number.
         grace_seconds: How long a process may go on with an attempt that does not end in time.
         schedules: Tasks that are enqueued at their times, by name.
+        attention_seconds: As of a queue, for all of the backend's.
     """
 
     lease_seconds: float = 60
@@ -171,6 +173,7 @@ class BackendOptions:
     timeout: float | None = None
     grace_seconds: float = 5
     schedules: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    attention_seconds: float = 600
 
 
 def parse(given: Mapping[str, Any]) -> tuple[BackendOptions, list[SettingProblem]]:
