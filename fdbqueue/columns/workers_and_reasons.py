@@ -52,7 +52,7 @@ def workers_of(queue: Queue, found: Workers) -> list[WorkerRow]:
 
 
 #: What the pages call the states of a worker.
-_PRESENCES = {"alive": _("Alive"), "lost": _("Lost")}
+PRESENCES = {"alive": _("Alive"), "lost": _("Lost")}
 
 
 def _is_lost(state: str) -> bool:
@@ -66,7 +66,7 @@ WORKER_COLUMNS: tuple[Column[WorkerRow], ...] = (
         "state",
         _("State"),
         attrgetter("state"),
-        ValueKind(written=_PRESENCES.__getitem__),
+        ValueKind(written=PRESENCES.__getitem__),
         css=lambda state: "fdbqueue-problem" if _is_lost(state) else "",
         alarm=lambda state: "bad" if _is_lost(state) else "",
     ),

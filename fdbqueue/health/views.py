@@ -15,7 +15,7 @@ from django.utils.cache import add_never_cache_headers
 from django.utils.decorators import method_decorator
 from django.views import View
 
-from fdbqueue import access, deadlines
+from fdbqueue import access, conf, deadlines
 from fdbqueue.columns.concerns import CONCERN_READS, Concern, concerns_of
 from fdbqueue.columns.queue_rows import QueueRow, read_rows
 from fdbqueue.columns.text import in_english
@@ -66,7 +66,9 @@ class LiveView(HealthView):
 
 
 class ReadyView(HealthView):
-    """Check that the engine responds: read one key, within a timeout.
+    """Check that the engine responds, and may be pushed to: read one key, within a timeout.
+
+    The disk of the embedded engine's file must have room: pops may go on without, pushes do not.
 
     For another timeout, use ``ReadyView.as_view(timeout_seconds=0.5)`` in your URLs.
     """
@@ -77,8 +79,10 @@ class ReadyView(HealthView):
 
     def report(self) -> dict[str, Any]:
         """Read from the engine."""
-        deadlines.limited_catalog(self.timeout_seconds, reads_only=True).reach()
-        return {"status": "ok"}
+        catalog = deadlines.limited_catalog(self.timeout_seconds, reads_only=True)
+        catalog.reach()
+        room = getattr(conf.innermost(conf.database()), "disk_space", None)
+        return {"status": "disk full" if room is not None and room().is_full else "ok"}
 
 
 class QueuesView(HealthView):

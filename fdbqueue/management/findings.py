@@ -53,6 +53,8 @@ _SHOWN_NAMES, _SHOWN_IDS = 10, 5
 LONGER_SECONDS = 300
 #: If so much of the embedded engine's file is free, and so many bytes, it may be made smaller.
 _MUCH_FREE, _MUCH_FREE_BYTES = 0.5, 100_000_000
+#: If its disk has less than these bytes, or this share, free, it is soon full.
+_LOW_BYTES, _LOW_SHARE = 500_000_000, 0.05
 #: The doctor reads the load of at most so many queues.
 MAX_LOADS = 500
 #: A recount while others push and pop is exact if so many items of a priority are read at once.
@@ -164,6 +166,19 @@ def check_file(database: Any) -> Iterator[Finding]:
         f"and run: python -c {shlex.quote(vacuum)}"
     )
     yield Finding("file", None, WARNING, text)
+
+
+def check_disk(database: Any) -> Iterator[Finding]:
+    """Tell how much room the disk of the embedded engine's file has; other engines have none."""
+    if not is_file(database):
+        return
+    disk = conf.innermost(database).disk_space()
+    text = f"{disk}, {disk.free / disk.total:.0%} of it"
+    if disk.free >= max(_LOW_BYTES, _LOW_SHARE * disk.total):
+        yield Finding("disk", None, OK, text)
+        return
+    text = f"{disk.full if disk.is_full else text}. Make room: pushes fail on a full disk"
+    yield Finding("disk", None, WARNING, text)
 
 
 def is_file(database: Any) -> bool:

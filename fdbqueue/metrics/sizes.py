@@ -11,7 +11,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from fdbqueue import access, deadlines
+from fdbqueue import access, conf, deadlines
 from fdbqueue.columns.concerns import CONCERN_READS, concerns_of
 from fdbqueue.columns.queue_rows import QueueRow, read_rows
 from fdbqueue.exceptions import FdbQueueError
@@ -72,6 +72,7 @@ class _Sizes:
         self._paused: Counter[str] = Counter()
         self._is_complete = True
         self._workers = Counter({"alive": 0, "lost": 0})
+        self._free_bytes: list[float] = []
 
     def read(self, catalog: Catalog) -> None:
         """Read the sizes, in transactions of some queues each, and which workers there are."""
@@ -79,6 +80,8 @@ class _Sizes:
         for row in read_rows(catalog.database, map(catalog.queue, names), CONCERN_READS):
             self._add(label_of(row.queue.name), row)
         self._workers.update(row.state for row in catalog.presences.read().rows)
+        room = getattr(conf.innermost(conf.database()), "disk_space", None)
+        self._free_bytes = [] if room is None else [room().free]
 
     def _add(self, label: str, row: QueueRow) -> None:
         self._queues[label] += 1
@@ -139,6 +142,13 @@ class _Sizes:
         for state, number in self._workers.items():
             workers.add_metric([state], number)
         yield workers
+        disk = GaugeMetricFamily(
+            "fdbqueue_disk_free_bytes",
+            "How much room the disk of the embedded engine's file has; absent for a cluster.",
+        )
+        for free_bytes in self._free_bytes:
+            disk.add_metric([], free_bytes)
+        yield disk
 
     def _ages(self) -> Iterator[tuple[tuple[str], float]]:
         """Yield how many seconds the oldest ready item of a name has been there."""

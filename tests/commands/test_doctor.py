@@ -35,8 +35,15 @@ __all__ = ["clock"]
 CHECKS = ["format", "pause", "attention", "overdue", "drains", "items", "counts"]
 #: Of the queues that are named, or of all.
 NAMED = ["load"]
-#: The check of the embedded engine's file.
-FILE = [] if "FDB_CLUSTER_FILE" in os.environ else ["file"]
+#: The checks of the embedded engine's file.
+FILE = [] if "FDB_CLUSTER_FILE" in os.environ else ["file", "disk"]
+
+
+@pytest.fixture(autouse=True)
+def roomy(monkeypatch):
+    """The disk of whoever runs the tests has room enough."""
+    monkeypatch.setattr(findings, "_LOW_BYTES", 0)
+    monkeypatch.setattr(findings, "_LOW_SHARE", 0)
 
 
 @pytest.fixture
@@ -559,6 +566,23 @@ def test_what_the_list_says_of_a_queue(examine):
         ("Nothing takes items (2 h)", "manage.py queue_work mail --handler PATH --follow"),
         ("Dead letters (1)", "manage.py queue_list mail --by-reason"),
     ]
+
+
+@pytest.mark.skipif(not FILE, reason="a cluster's disks are its own")
+def test_a_disk_that_is_soon_full(examine, monkeypatch):
+    """It is a warning below a number of bytes, or a share; what is free is said."""
+    found = examine()[1]["disk"]
+    assert (found["status"], found["queue"]) == ("ok", None)
+    assert re.fullmatch(r"/\S+ has [\d,]+\.\d MB free, \d+% of it", found["detail"])
+    for name in ("_LOW_BYTES", "_LOW_SHARE"):
+        with monkeypatch.context() as patch:
+            patch.setattr(findings, name, 10**18)
+            found = examine()[1]["disk"]
+            assert found["status"] == "warning"
+            assert "of it. Make room: pushes fail on a full disk" in found["detail"]
+    monkeypatch.setattr(findings, "_LOW_BYTES", 10**18)
+    monkeypatch.setattr("fdbqueue.engines.embedded.files.FULL_BYTES", 10**18)
+    assert examine()[1]["disk"]["detail"].startswith("The disk is full: /")
 
 
 def test_the_load_of_some_queues_is_read(examine, mail, monkeypatch):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from fdbqueue.engines.embedded.commits import Committer
 from fdbqueue.engines.embedded.fdb_errors import FDBError
+from fdbqueue.engines.embedded.files import DiskSpace, disk_space
 from fdbqueue.engines.embedded.options import DatabaseOptions
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.engines.embedded.transaction import Transaction
@@ -76,6 +77,10 @@ class Database:
         finally:
             snapshot.release()
         return size * pages, size * free
+
+    def disk_space(self) -> DiskSpace:
+        """Return how much room there is where the file is."""
+        return disk_space(self.path)
 
     def close(self) -> None:
         """Close the file and end all watches; the next use opens it again.

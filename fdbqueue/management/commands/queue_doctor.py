@@ -48,6 +48,7 @@ from fdbqueue.management.findings import (
     WARNING,
     Finding,
     QueueChecks,
+    check_disk,
     check_engine,
     check_file,
     check_load,
@@ -247,6 +248,7 @@ class _Examination:
         self._at = ("engine", None)
         yield check_engine(catalog.database)
         yield from check_file(catalog.database)
+        yield from check_disk(catalog.database)
         self._at = ("receipts", None)
         yield check_receipts(catalog.database)
         readable = catalog.over(TimedDatabase(catalog.database, self._left))
