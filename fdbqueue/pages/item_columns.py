@@ -102,7 +102,8 @@ def presence(worker: WorkerRow) -> SafeString:
     if not worker.is_lost:
         return markup.quiet(PRESENCES["alive"])
     shown = '<strong class="fdbqueue-problem">{}</strong> <span class="fdbqueue-quiet">{}</span>'
-    return format_html(shown, PRESENCES["lost"], duration(worker.age_seconds))
+    silent = duration(worker.age_seconds).replace(" ", "\N{NO-BREAK SPACE}")
+    return format_html(shown, PRESENCES["lost"], silent)
 
 
 def holders(found: Workers) -> dict[str, WorkerRow]:

@@ -16,11 +16,12 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import deadlines
-from fdbqueue.columns import FUTURE, PAST, TEXT, Column, ValueKind, link, markup
+from fdbqueue.columns import FUTURE, PAST, Column, ValueKind, link, markup
 from fdbqueue.columns.items import LEASED_UNTIL, ItemRow, reason_text
 from fdbqueue.columns.text import bounded, folded, grouped
 from fdbqueue.columns.workers_and_reasons import ReasonRow
@@ -315,9 +316,8 @@ class WorkersView(ListView):
         lost = sum(one.is_lost for one in present.rows)
         linked, addresses = _Linked(self.addresses), self.addresses
         columns: tuple[Column[HeldRow], ...] = (
-            Column("worker", _("Worker"), lambda row: row.name or None, TEXT),
+            Column("worker", _("Worker"), _worker),
             Column("state", _("State"), lambda row: row.worker and presence(row.worker)),
-            Column("process", _("Process"), _process),
             Column("item", _("Item or task"), linked.item),
             Column("queue", _("Queue"), linked.leased),
             Column("leased_at", _("Leased"), lambda row: row.moment("leased_at")[1], PAST),
@@ -336,12 +336,17 @@ class WorkersView(ListView):
         }
 
 
-def _process(row: HeldRow) -> SafeString | None:
-    """Return in which process of which machine a worker is."""
-    one = row.worker
-    if one is None or not one.host:
+def _worker(row: HeldRow) -> SafeString | None:
+    """Return a worker's name, and in which process it is if the name does not say so."""
+    if not row.name:
         return None
-    return markup.cut(bounded(f"{one.host}:{one.process}"))
+    one, name = row.worker, markup.text(bounded(row.name))
+    process = f"{one.host}:{one.process}" if one and one.host else row.name
+    return name if process == row.name else format_html("{} {}", name, _quiet(process))
+
+
+def _quiet(process: str) -> SafeString:
+    return markup.filled('<span class="fdbqueue-quiet fdbqueue-fact">{}</span>', bounded(process))
 
 
 def _shown_reason(reason: ReasonRow) -> SafeString:
