@@ -14,9 +14,11 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from typing import (
     TYPE_CHECKING,
     Any,
+    ClassVar,
     Concatenate,
     Generic,
     Literal,
+    NoReturn,
     ParamSpec,
     Protocol,
     TypedDict,
@@ -319,6 +321,11 @@ class TaskKeywords(TypedDict, total=False):
     burst: int | None
 
 
+#: What is said to who calls a task as a function, or by a name that tasks of Celery have.
+_WRITE = "Write {0}.enqueue(...) to let a worker run the task, or {0}.call(...) to run it here."
+_OF_CELERY = frozenset({"delay", "apply_async", "adelay", "s", "si"})
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FdbQueueTask(Task, Generic[P, T]):  # type: ignore[type-arg]  # generic in the stubs alone
     """A task of this backend, with options that other backends do not have.
@@ -353,6 +360,20 @@ class FdbQueueTask(Task, Generic[P, T]):  # type: ignore[type-arg]  # generic in
     max_running: int | None = None
     rate: str | None = None
     burst: int | None = None
+
+    #: Django's templates call what can be called.
+    do_not_call_in_templates: ClassVar[bool] = True
+
+    if not TYPE_CHECKING:  # type checkers say that there are no such calls
+
+        def __call__(self, *_: Any, **__: Any) -> NoReturn:
+            """Refuse: a task is no function, and which of two things is meant must be said."""
+            raise TypeError(_WRITE.format(self.name))
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name in _OF_CELERY:
+                raise AttributeError(_WRITE.format(self.name))
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     if TYPE_CHECKING:  # Django's methods; the results of our backends can do more than its own
 
