@@ -60,7 +60,7 @@ def begin_movement(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
             row.queue.overview.begin_due(tr) if row.counts.leased + row.counts.delayed > 0 else None
             for row in rows
         ]
-        looked = [_Look(row, due and due()) for row, due in zip(rows, dues, strict=True)]
+        looked = [_Movement(row, due and due()) for row, due in zip(rows, dues, strict=True)]
         unclear = [look for look in looked if look.is_unclear]
         _read_workers(tr, unclear)
         minutes = [look.begin_minutes(tr) for look in unclear]
@@ -73,7 +73,7 @@ def begin_movement(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
     return wait
 
 
-def _read_workers(tr: Any, unclear: Sequence[_Look]) -> None:
+def _read_workers(tr: Any, unclear: Sequence[_Movement]) -> None:
     """Read who serves some queues, and if anybody has gone, who has served them."""
     presences = next((one.row.queue.workers for one in unclear if one.row.queue.workers), None)
     if presences is None:
@@ -88,7 +88,7 @@ def _read_workers(tr: Any, unclear: Sequence[_Look]) -> None:
 
 
 @dataclass(slots=True)
-class _Look:
+class _Movement:
     """What is known of one queue, and what it means.
 
     ``due`` is when the first lease or delay ends. ``knows_all`` says whether all workers were
