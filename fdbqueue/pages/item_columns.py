@@ -30,6 +30,8 @@ from fdbqueue.columns.workers_and_reasons import PRESENCES
 from fdbqueue.pages.values import preview, previewed
 from fdbqueue.service import WorkerRow, Workers
 
+AnyColumn = TypeVar("AnyColumn", bound=Column[Any])
+
 
 def address_of(row: ItemRow) -> str:
     """Return the address of an item's page."""
@@ -111,14 +113,23 @@ def holders(found: Workers) -> dict[str, WorkerRow]:
     return {one.name: one for one in reversed(found.rows)}
 
 
+def ticked(column: AnyColumn) -> AnyColumn:
+    """Return the first column of a list with a box before its value, to choose the row by."""
+
+    def value(row: ItemRow) -> SafeString:
+        box = '<span class="fdbqueue-ticking"><input type="checkbox" class="fdbqueue-tick" '
+        box += 'form="ticked" name="id" value="{0}" id="tick-{0}" aria-label="{1}">{2}</span>'
+        label = gettext("Choose row %(number)s") % {"number": row.position}
+        return markup.filled(box, row.item.id, label, column.shown(column.value(row)))
+
+    return replace(column, value=value, kind=ValueKind(is_number=column.kind.is_number))
+
+
 _IN_ONE_LINE = (
     (PAST, replace(AGE, written=lambda at: markup.age(Moment.since(at)), is_number=False)),
     (FUTURE, replace(AGE, written=lambda at: markup.age(Moment.until(at)), is_number=False)),
     (TEXT, replace(TEXT, written=lambda value: markup.cut(bounded(value)))),
 )
-
-
-AnyColumn = TypeVar("AnyColumn", bound=Column[Any])
 
 
 def in_one_line(column: AnyColumn) -> AnyColumn:

@@ -10,13 +10,13 @@ how many it has read. Its orders, its filters and its sums are those of what was
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
@@ -26,6 +26,7 @@ from fdbqueue.columns.items import LEASED_UNTIL, ItemRow, reason_text
 from fdbqueue.columns.text import bounded, folded, grouped
 from fdbqueue.columns.workers_and_reasons import ReasonRow
 from fdbqueue.exceptions import FormatMismatch, InvalidInput, ItemNotFound
+from fdbqueue.pages.action_page import Offer, links, offers
 from fdbqueue.pages.forms import FindForm, search_field
 from fdbqueue.pages.framing import ListView, PageView, shown_id
 from fdbqueue.pages.item_columns import holders, presence
@@ -42,7 +43,7 @@ from fdbqueue.pages.listing import (
 )
 from fdbqueue.pages.problems import bad_form
 from fdbqueue.pages.readings import Reading, find_task, reading_of
-from fdbqueue.pages.sites import Addresses
+from fdbqueue.pages.sites import EVERY, Addresses, actions_are_on
 from fdbqueue.pages.values import preview
 from fdbqueue.service import Catalog, Item, Queue, WorkerRow, run, scan_by_moment
 
@@ -100,6 +101,9 @@ def shares(counts: Sequence[int], most: int) -> list[int]:
         most -= found[at]
     return found
 
+
+#: Returns the buttons of actions on a queue that a user may do: its name, theirs, what is chosen.
+_Acts = Callable[..., list[Offer]]
 
 #: Reads in a transaction the rows of queues, each with a count; returns how many items these are.
 _Reading = Callable[[Sequence[tuple[Queue, int]], Any], tuple[list[Any], int]]
@@ -171,12 +175,14 @@ def _items(queue: Queue, share: int, tr: Any) -> list[Item]:
 class HeldRow:
     """A lease and its worker, or a worker without a lease.
 
-    ``worker`` is None if no worker of the lease's name has a row.
+    ``worker`` is None if no worker of the lease's name has a row. ``is_first`` tells whether no
+    lease of its worker is above.
     """
 
     worker: WorkerRow | None
     lease: ItemRow | None
     position: int = 0
+    is_first: bool = False
 
     @property
     def name(self) -> str:
@@ -315,17 +321,19 @@ class WorkersView(ListView):
             held += [HeldRow(one, None) for one in present.rows if one.name not in busy]
         lost = sum(one.is_lost for one in present.rows)
         linked, addresses = _Linked(self.addresses), self.addresses
+        acts: _Acts = functools.partial(offers, self.request.user, self.addresses)
         columns: tuple[Column[HeldRow], ...] = (
-            Column("worker", _("Worker"), _worker),
+            Column("worker", _("Worker"), functools.partial(_worker, acts)),
             Column("state", _("State"), lambda row: row.worker and presence(row.worker)),
             Column("item", _("Item or task"), linked.item),
+            *([Column("acts", _("Actions"), functools.partial(_acts, acts))] * actions_are_on()),
             Column("queue", _("Queue"), linked.leased),
             Column("leased_at", _("Leased"), lambda row: row.moment("leased_at")[1], PAST),
             Column("until", LEASED_UNTIL.heading, lambda row: row.moment("until")[1], FUTURE),
         )
         everyone = form.address(worker=None)
         return {
-            **_context(form, found, columns, form.chosen(held, attrgetter("name"))),
+            **_context(form, found, columns, _with_firsts(form.chosen(held, attrgetter("name")))),
             "has_more_present": not present.is_complete,
             "tiles": [
                 tile("alive", _("Workers alive"), len(present.rows) - lost, everyone),
@@ -336,17 +344,39 @@ class WorkersView(ListView):
         }
 
 
-def _worker(row: HeldRow) -> SafeString | None:
-    """Return a worker's name, and in which process it is if the name does not say so."""
+def _with_firsts(rows: Sequence[HeldRow]) -> list[HeldRow]:
+    """Return rows, of which the first lease of each worker is marked."""
+    seen: set[str] = set()
+    marked = []
+    for row in rows:
+        is_first = row.lease is not None and bool(row.name) and row.name not in seen
+        seen.add(row.name)
+        marked.append(replace(row, is_first=is_first))
+    return marked
+
+
+def _worker(acts: _Acts, row: HeldRow) -> SafeString | None:
+    """Return a worker's name, in which process it is, and what can be done to all it holds."""
     if not row.name:
         return None
-    one, name = row.worker, markup.text(bounded(row.name))
+    one, parts = row.worker, [markup.text(bounded(row.name))]
     process = f"{one.host}:{one.process}" if one and one.host else row.name
-    return name if process == row.name else format_html("{} {}", name, _quiet(process))
+    if process != row.name:
+        shown = '<span class="fdbqueue-quiet fdbqueue-fact">{}</span>'
+        parts.append(markup.filled(shown, bounded(process)))
+    if row.is_first:
+        offered = acts(EVERY, "give-back", worker=row.name)
+        parts.append(links(offered, f"worker-{row.position}", row.name) or SafeString(""))
+    return SafeString(" ".join(parts))
 
 
-def _quiet(process: str) -> SafeString:
-    return markup.filled('<span class="fdbqueue-quiet fdbqueue-fact">{}</span>', bounded(process))
+def _acts(acts: _Acts, row: HeldRow) -> SafeString | None:
+    """Return the buttons of what can be done to a lease."""
+    if row.lease is None:
+        return None
+    found = preview(row.lease.item.value, row.lease.queue.codec)
+    offered = acts(row.lease.queue.name, "give-back", id=row.lease.item.id)
+    return links(offered, f"lease-{row.position}", found.text)
 
 
 def _shown_reason(reason: ReasonRow) -> SafeString:

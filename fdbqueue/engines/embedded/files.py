@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from fdbqueue.engines.embedded import version_clock
 from fdbqueue.engines.embedded.fdb_errors import FDBError
+from fdbqueue.engines.marks import refuse_marked
 from fdbqueue.exceptions import EngineUnavailable
 from fdbqueue.steady import monotonic
 
@@ -124,10 +125,12 @@ class OpenFiles:
         path: The database's file.
         opened: The files that were opened, by the ends of their names; none is expected if it is
             empty.
+        mark: The descriptor by which this process uses the file (:func:`join`), if it does.
     """
 
-    def __init__(self, path: str, opened: Mapping[str, Identity]) -> None:
+    def __init__(self, path: str, opened: Mapping[str, Identity], mark: int | None = None) -> None:
         self._path = path
+        self._mark = mark
         self._directory = os.path.dirname(path) or os.curdir
         self._opened = opened
         #: The directory's time stamp and inode since which all names lead to the opened files.
@@ -138,6 +141,15 @@ class OpenFiles:
     def without_log(self) -> OpenFiles:
         """Expect the file alone: ``-wal`` and ``-shm`` come and go with the processes."""
         return OpenFiles(self._path, {"": self._opened[""]} if self._opened else {})
+
+    def is_shared(self) -> bool:
+        """Tell whether another process uses the file, too."""
+        if self._mark is None:
+            return False
+        try:
+            return _is_held(self._mark)
+        finally:
+            fcntl.flock(self._mark, fcntl.LOCK_SH)
 
     def has_opened(self, suffix: str, found: os.stat_result) -> bool:
         """Tell whether a file that was found is the one that was opened under a name."""
@@ -335,7 +347,9 @@ _SCHEMA = """
 """
 
 
-def create_or_check_schema(connection: sqlite3.Connection) -> None:
+def create_or_check_schema(
+    connection: sqlite3.Connection, path: str, marked_at: bytes | None
+) -> None:
     """Create an empty file's schema, or see that the file has it."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -349,13 +363,14 @@ def create_or_check_schema(connection: sqlite3.Connection) -> None:
             )
         )
     else:
-        check_schema(connection)
+        check_schema(connection, path, marked_at)
 
 
-def check_schema(connection: sqlite3.Connection) -> None:
-    """Check that the file has this schema.
+def check_schema(connection: sqlite3.Connection, path: str, marked_at: bytes | None) -> None:
+    """Check that the file has this schema, and no mark at a key.
 
     Raises:
+        ConfigurationError: It has a mark: its queues were moved to another engine.
         sqlite3.DatabaseError: It is another program's file, or one of another version.
     """
     (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -364,3 +379,6 @@ def check_schema(connection: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError("it is another program's SQLite file")
     if schema != SCHEMA_VERSION:
         raise sqlite3.DatabaseError(f"its schema is version {schema}, not {SCHEMA_VERSION}")
+    if marked_at is not None:
+        row = connection.execute("SELECT value FROM kv WHERE key = ?", (marked_at,)).fetchone()
+        refuse_marked(path, row and row[0])
