@@ -39,6 +39,9 @@ for _ in range(3):
     fill(transaction, b"full")
     error = transaction.commit().exception()
     assert isinstance(error, embedded.FDBError), error
+    assert sys.version_info < (3, 11) or error.reason.startswith("The disk is full: "), error
+    again = transaction.on_error(error.code).exception()
+    assert str(again) == str(error), again
     codes.add(error.code)
 say(codes)
 say(reading[b"before"])

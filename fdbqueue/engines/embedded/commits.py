@@ -37,6 +37,7 @@ from fdbqueue.engines.embedded.commit_groups import (
     is_unwritten,
 )
 from fdbqueue.engines.embedded.fdb_errors import FDBError
+from fdbqueue.engines.embedded.files import disk_space
 from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.exceptions import EngineUnavailable
@@ -338,7 +339,8 @@ class Committer:
 
     def _error(self, code: int, cause: Exception | None) -> Exception:
         """Return what one request is told: an error of its own, for threads raise it."""
-        error: Exception = FDBError(code)
+        is_full = code == 1510 and cause is not None and is_unwritten(cause)
+        error: Exception = FDBError(code, disk_space(self._store.path).full if is_full else "")
         if code == 1510 and getattr(cause, "sqlite_errorcode", 0) & 0xFF in _UNUSABLE:
             error = EngineUnavailable(path=self._store.path, reason=str(cause))
         error.__cause__ = cause

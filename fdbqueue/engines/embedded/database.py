@@ -11,6 +11,7 @@ from collections.abc import Callable
 from fdbqueue.engines.embedded.commit_groups import advance
 from fdbqueue.engines.embedded.commits import Committer
 from fdbqueue.engines.embedded.fdb_errors import FDBError
+from fdbqueue.engines.embedded.files import DiskSpace, disk_space
 from fdbqueue.engines.embedded.options import DatabaseOptions
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.engines.embedded.transaction import Transaction
@@ -77,6 +78,10 @@ class Database:
         finally:
             snapshot.release()
         return size * pages, size * free
+
+    def disk_space(self) -> DiskSpace:
+        """Return how much room there is where the file is."""
+        return disk_space(self.path)
 
     def refuse_marked_at(self, key: bytes | None) -> None:
         """Refuse this process when it opens the file and finds a mark at a key, if any."""

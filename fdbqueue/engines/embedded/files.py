@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from fdbqueue.engines.embedded import version_clock
 from fdbqueue.engines.embedded.fdb_errors import FDBError
@@ -26,6 +28,8 @@ Identity = tuple[int, int]
 WAL, SHM, SYNC = "-wal", "-shm", "-sync"
 #: What a process that writes has opened.
 _ALL = ("", WAL, SHM)
+#: On a disk with less room a commit may find none.
+FULL_BYTES = 20_000_000
 #: In ``-sync``: says that the file was created, and which files are in use.
 MARK = "used"
 #: In ``-sync``: the lock files that order the writers.
@@ -41,6 +45,34 @@ _MISSING = (
     "the file is missing or empty, but the folder -sync beside it says that it was in use; put it "
     "back, or stop all processes and remove that folder to begin with an empty file"
 )
+
+
+class DiskSpace(NamedTuple):
+    """How many bytes the disk of a folder has, and how many are free for this user."""
+
+    folder: str
+    free: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"{self.folder} has {self.free / 1_000_000:,.1f} MB free"
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a commit may find no room."""
+        return self.free < FULL_BYTES
+
+    @property
+    def full(self) -> str:
+        """What is said of it if it is full."""
+        return f"The disk is full: {self}"
+
+
+def disk_space(path: str) -> DiskSpace:
+    """Return how much room there is where a file is."""
+    folder = os.path.dirname(path)
+    usage = shutil.disk_usage(folder)
+    return DiskSpace(folder, usage.free, usage.total)
 
 
 class Descriptors:

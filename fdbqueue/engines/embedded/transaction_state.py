@@ -524,8 +524,10 @@ class TransactionState:
                 self.check_failure()
                 pause_seconds = self._pause_after(code)
             except FDBError as failure:
+                known = None if self._request is None else self._request.error  # it may say more
                 self.fail(FDBError(1025))
-                return Future(error=failure)
+                is_same = known is not None and known.args == failure.args
+                return Future(error=copy_of(known) if known and is_same else failure)
             request = self._request
             conflicted = code == 1020 and request is not None and request.refusal == 1020
             self._drop_attempt()

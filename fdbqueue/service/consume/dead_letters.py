@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, ItemNotFound, ItemNotReady
 from fdbqueue.logs import get_logger
-from fdbqueue.service.clock import now_us
+from fdbqueue.service.clock import moment, now_us
 from fdbqueue.service.consume.leases import reason_of
 from fdbqueue.service.consume.returns import moment_before, portions
 from fdbqueue.service.limits import STEP_BYTES
@@ -137,8 +137,12 @@ class DeadLetters:
         """Return the error for an item that is not ready, or not there."""
         queue = self._store.queue
         for name, state in STATES.items():
-            if self._store.facts(tr, state, [place])[0] is not None:
-                return ItemNotReady(queue=queue, id=item_id, state=name)
+            (found,) = self._store.facts(tr, state, [place])
+            if found is not None:
+                until = None if state is State.DEAD else moment(found.until)
+                worker = found.worker.decode(errors="replace") or None
+                facts = {"queue": queue, "id": item_id, "state": name}
+                return ItemNotReady(**facts, until=until, worker=worker)
         return ItemNotFound(queue=queue, id=item_id)
 
     def _redrive(
