@@ -153,8 +153,8 @@ def limits_survive_strikes(
         one.refresh()
         assert one.status is SUCCESSFUL
     for one in hanging:
-        ends = [error for error in one.errors if error.exception_class is TaskTimeout]
-        assert len(ends) == one.return_value == 1
+        ends = [error.exception_class for error in one.errors]
+        assert (ends.count(TaskTimeout), one.return_value) == (1, 1), (one.errors, one.worker_ids)
     assert {number: one.return_value for number, one in beside.items()} == {n: n for n in beside}
     assert queue.counts() == Counts(0, 0, 0, 0)
     rows = run(

@@ -260,6 +260,7 @@ def hang_until_timeout(context: Any, folder: str, name: str) -> int:
     if not ends:
         _note(folder, "hold" if "holds" in name else "hang")
         HANGS[name]()
+        raise AssertionError("it has ended by itself, because nobody could end its process")
     return len(ends)
 
 
