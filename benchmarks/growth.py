@@ -68,7 +68,7 @@ class Sized:
         """Take some as ``queue_drain`` does: in batches that are leased, and acknowledged."""
         batcher = Batcher(self._queue, limit=self._drained)
         while batch := batcher.next():
-            self._queue.ack_batch(batch)
+            self._queue.ack_many(batch)
 
 
 def growth(plan: Plan) -> Iterator[Line]:

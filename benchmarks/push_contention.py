@@ -19,10 +19,13 @@ from benchmarks.catalog import Benchmark
 from benchmarks.checks import check_numbers
 from benchmarks.contention import BY_COMMIT, SIXTY_FOUR, Case, measured
 from benchmarks.libraries import Huey, InThreads, Ours, PersistQueue
-from benchmarks.measure import Line, compare, rate
+from benchmarks.measure import Line, compare, line_of, rate
 from benchmarks.plan import Plan
 from benchmarks.queues import SMALL, Load
 from benchmarks.sqlite import DURABILITY
+from benchmarks.task_processes import Process
+from benchmarks.task_processes import idle as idle_worker
+from benchmarks.task_workers import our_backend
 from fdbqueue.service import FifoQueue
 
 ROUNDS = 5
@@ -32,6 +35,9 @@ SIXTEEN = 1, 16
 #: How many processes wait, how many items are pushed meanwhile, and how long to let them begin.
 _WAITING, _PUSHES, _SETTLE_SECONDS = 4, 1_000, 0.3
 _TIMEOUT_SECONDS = 120
+#: How many workers are idle at once, for how long, and what one may ask of the engine meanwhile.
+IDLE_WORKERS, IDLE_SECONDS = (1, 8, 64), (120, 60, 2)
+MOST_A_SECOND = {"transactions": 0.4, "reads": 4.0}
 
 _BARS = ("no bar", "at least 1.5")
 
@@ -117,6 +123,29 @@ def idle(plan: Plan) -> Iterator[Line]:
             unit="/s",
             bar=plan.bar("at least 0.8", "no bar"),
             rounds=plan.rounds(ROUNDS),
+        )
+    for workers in IDLE_WORKERS[: plan.sized(3, 2, 1)]:
+        yield from _idle_workers(plan, workers)
+
+
+def _idle_workers(plan: Plan, workers: int) -> Iterator[Line]:
+    """What a worker without tasks asks of the engine, the median of so many: counted, not timed."""
+    seconds = plan.sized(*IDLE_SECONDS)
+    with contextlib.ExitStack() as stack:
+        backend = our_backend(plan, ("idle", str(workers)))
+        processes = [stack.enter_context(Process(backend)) for _ in range(workers)]
+        for process in processes:
+            process.begin(idle_worker, seconds)
+        counts = [process.result() for process in processes]
+    for what, most in MOST_A_SECOND.items():
+        yield line_of(
+            f"{what} of an idle tasks_worker",
+            [(one[what] / seconds, most) for one in counts],
+            peer_name="the most, a second",
+            unit="a second",
+            bar="at most 1",
+            at=workers,
+            note=f"each of {workers}, counted for {seconds} seconds",
         )
 
 

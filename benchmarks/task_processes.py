@@ -7,11 +7,14 @@ worker command in its main thread, as ``manage.py`` does, but is started before 
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
+import itertools
 import multiprocessing
 import random
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections import Counter
@@ -29,6 +32,9 @@ _ROOT = Path(__file__).resolve().parent.parent
 _TIMEOUT_SECONDS = 300
 #: How often it is looked whether a task has ended, and how long a worker takes to begin to wait.
 _LOOK_SECONDS, _IDLE_SECONDS = 0.01, 0.5
+#: The methods of a transaction that read, and how long a worker is left to itself before.
+READS = ("get", "get_key", "get_range")
+_SETTLE_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -149,6 +155,39 @@ def work(backend: Backend, name: str, options: dict[str, Any]) -> None:
     silent = io.StringIO()
     given = backend.worker(worker_id=name, **options)
     call_command(backend.command, stdout=silent, stderr=silent, **given)
+
+
+def idle(_: Backend, seconds: float) -> Counter[str]:
+    """Return how many transactions a worker begins, and what it reads, while it waits for tasks."""
+    from fdbqueue.conf import database
+    from fdbqueue.tasks.compat import task_backends
+    from fdbqueue.tasks.worker import TaskWorker
+
+    counts: Counter[str] = Counter()
+    of_transactions = type(database().create_transaction()).__mro__
+    for of, names in [((type(database()),), ["create_transaction"]), (of_transactions, READS)]:
+        for one, name in itertools.product(of, names):
+            if name in vars(one):
+                setattr(one, name, _counted(counts, name, vars(one)[name]))
+    worker = TaskWorker(task_backends["default"], threads=2)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    time.sleep(_SETTLE_SECONDS)
+    counts.clear()
+    time.sleep(seconds)
+    found = Counter(counts)
+    worker.stop()
+    thread.join()
+    return found
+
+
+def _counted(counts: Counter[str], name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(real)
+    def call(*arguments: Any, **options: Any) -> Any:
+        counts["reads" if name in READS else "transactions"] += 1
+        return real(*arguments, **options)
+
+    return call
 
 
 def span(_: Backend, ids: list[str]) -> tuple[Done, list[int]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,20 @@ from fdbqueue.exceptions import FdbQueueError, FormatMismatch, LayoutMismatch
 from fdbqueue.service import covers, error_code, mismatches_of, run
 from fdbqueue.tasks.checks import check_app
 
+#: What several machines may share; locks and shared memory are of one machine.
+_NETWORK_FILE_SYSTEMS = re.compile(
+    r"afs|beegfs|ceph|cifs|gfs2|glusterfs|gpfs|lustre|nfs4?|ocfs2|smb3|smbfs"
+    r"|fuse\.(ceph|glusterfs|s3fs|sshfs)"
+)
+#: What platforms put in the environment of a process that may run several times, and their names.
+_PLATFORMS = {
+    "KUBERNETES_SERVICE_HOST": "Kubernetes",
+    "DYNO": "Heroku",
+    "K_SERVICE": "Cloud Run",
+    "AWS_LAMBDA_FUNCTION_NAME": "AWS Lambda",
+}
+#: Linux's list of mounts, and how it writes spaces.
+_MOUNTS, _ESCAPED = Path("/proc/self/mounts"), re.compile(r"\\([0-7]{3})")
 #: How long the engine may take to compare the formats.
 _FORMATS_SECONDS = 3.0
 
@@ -24,7 +40,7 @@ _FORMATS_SECONDS = 3.0
 def register_checks() -> None:
     """Let ``manage.py check`` run the checks below."""
     register(check_setting, Tags.compatibility)
-    register(check_embedded_in_production, Tags.security)
+    register(check_embedded_place, Tags.compatibility)
     register(check_hidden_patterns, Tags.compatibility)
     register(check_embedded_path, Tags.compatibility)
     register(check_app, Tags.compatibility)
@@ -37,18 +53,39 @@ def check_setting(**_: Any) -> list[CheckMessage]:
     return [Error(problem.message, hint=problem.hint, id=problem.id) for problem in conf.problems()]
 
 
-def check_embedded_in_production(**_: Any) -> list[CheckMessage]:
-    """Warn if the embedded engine serves a project that does not debug."""
-    if settings.DEBUG or not _is_embedded():
+def check_embedded_place(**_: Any) -> list[CheckMessage]:
+    """Warn if several machines may use the embedded engine's file, or if each may have its own."""
+    if not _is_embedded() or any(conf.problems()):
         return []
-    return [
-        Warning(
-            "The embedded engine is in use with DEBUG off.",
-            hint="It keeps all queues in one file on one machine. If that is what you want, "
-            "silence this check; else use 'fdbqueue.engines.foundationdb'.",
-            id="fdbqueue.W001",
-        )
-    ]
+    path = Path(conf.read_setting()["OPTIONS"]["path"])
+    system = _file_system(path)
+    platform = next((name for key, name in _PLATFORMS.items() if key in os.environ), None)
+    if _NETWORK_FILE_SYSTEMS.fullmatch(system):
+        text = f"The embedded engine's path {str(path)!r} is on a network file system, {system}."
+        hint = "Its locks do not hold there, and items are lost: use a disk of the machine itself."
+    elif platform is not None:
+        text = f"The embedded engine is in use on {platform}, where each instance has its own disk."
+        hint = "Queues of one are not the others', and end with it. Silence this check for one "
+        hint += "instance with a lasting disk."
+    else:
+        return []
+    hint += " For several machines use 'fdbqueue.engines.foundationdb'."
+    return [Warning(text, hint=hint, id="fdbqueue.W001")]
+
+
+def _file_system(path: Path) -> str:
+    """Return the kind of the file system that a path is on; empty if it cannot be told."""
+    try:
+        mounts = _MOUNTS.read_text(errors="surrogateescape").splitlines()
+        path = path.resolve()
+    except (OSError, RuntimeError):  # it is not Linux, or links lead in a circle
+        return ""
+    longest = found = ""
+    for _device, escaped, kind, *_ in map(str.split, mounts):
+        place = _ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), escaped)
+        if path.is_relative_to(place) and len(place) >= len(longest):  # the last covers the others
+            longest, found = place, kind
+    return found
 
 
 def check_hidden_patterns(**_: Any) -> list[CheckMessage]:

@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
 
 from fdbqueue.exceptions import InvalidInput, ItemNotFound, ItemNotReady
-from fdbqueue.pages import action_page, item_page, queue_page
+from fdbqueue.pages import action_page, actions, item_page, queue_page
 from fdbqueue.pages.forms import (
     ItemForm,
     PageForm,
@@ -25,9 +25,9 @@ from fdbqueue.pages.framing import PageView, read_only, shown_id
 from fdbqueue.pages.problems import Problem, bad_form, item_not_found, item_not_ready
 from fdbqueue.pages.queues_page import QueueListView
 from fdbqueue.pages.readings import more_pages, reading_of
-from fdbqueue.pages.sites import PlainSite, actions_are_on
+from fdbqueue.pages.sites import EVERY, PlainSite, actions_are_on
 from fdbqueue.pages.workers_and_failures import DeadLettersView, FindView, WorkersView
-from fdbqueue.service import Family, Queue
+from fdbqueue.service import Family, SeveralQueues
 
 
 def of_site(
@@ -63,7 +63,9 @@ class QueueView(PageView):
         shown: dict[str, Any] = {}
         if form.is_valid():
             try:
-                form, shown = queue_page.queue_details(queue, form, reading, self.addresses)
+                form, shown = queue_page.queue_details(
+                    queue, form, reading, self.addresses, request.user
+                )
             except InvalidInput:
                 message = _("This address is not valid. Start again from the first page.")
                 form.add_error(None, message)
@@ -135,13 +137,13 @@ class ActionView(PageView):
 
     http_method_names = ["get", "head", "post"]  # noqa: RUF012  # as Django declares it
     template = "action.html"
-    action: action_page.PageAction
-    of: Queue | Family
+    action: actions.PageAction
+    of: actions.Of
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Answer as for any other address below a queue if there is no such action here."""
-        found = action_page.action_named(kwargs["action"]) if actions_are_on() else None
-        if found is not None:
+        found = actions.action_named(kwargs["action"]) if actions_are_on() else None
+        if found is not None and (found.of_all or kwargs["name"] != EVERY):
             self.action = found
             return super().dispatch(request, *args, **kwargs)
         rest = f"do/{kwargs['action']}/"
@@ -156,7 +158,7 @@ class ActionView(PageView):
         """Do it, and lead back to the queue; or to the rest, if there is more to do."""
         self._check(name)
         form = action_page.ActionForm(self.action, request)
-        if not form.is_valid():
+        if not form.is_valid() or not form.is_sent:
             return self._asked(form)
         try:
             self._check_form(form)
@@ -165,7 +167,8 @@ class ActionView(PageView):
             return self.problem(item_not_ready(error), **self._about())
         except (ItemNotFound, InvalidInput):
             return self.problem(item_not_found(), **self._about())
-        text, back = action_page.told(self.action, outcome, self.of.label), self._back()
+        label, back = action_page.label_of(self.of), self._back()
+        text = action_page.told(self.action, outcome, label)
         if outcome.rest:
             typed = {field.name: form.cleaned_data[field.name] for field in form.typed()}
             back = self.addresses.action(name, action) + form.address(**typed, **outcome.rest)
@@ -186,7 +189,10 @@ class ActionView(PageView):
         if not action_page.may_act(self.request.user, name):
             raise PermissionDenied
         catalog = self.catalog()
-        self.of = catalog.family(name) if "*" in name else catalog.queue(name)
+        if name == EVERY:
+            self.of = catalog.several(["*"])
+        else:
+            self.of = catalog.family(name) if "*" in name else catalog.queue(name)
 
     def _check_form(self, form: action_page.ActionForm) -> None:
         """Raise if a form is for items of a family, or for a task that the queue does not have.
@@ -196,7 +202,10 @@ class ActionView(PageView):
         of, asked = self.of, form.cleaned_data
         ids = asked.get("id") or []
         if isinstance(of, Family):  # it has no items
-            if ids or asked.get("dead"):
+            if ids or asked.get(self.action.of_list):
+                raise ItemNotFound(queue=of.name, id="".join(ids))
+        elif isinstance(of, SeveralQueues):
+            if not self.action.chosen and not asked.get("worker"):
                 raise ItemNotFound(queue=of.name, id="".join(ids))
         elif self.action.of_task:
             if self.task_of(reading_of(of), of, ids[0]) is None:
@@ -206,12 +215,18 @@ class ActionView(PageView):
 
     def _back(self) -> str:
         """Return the address of the queue or the family."""
-        name = self.of.name
-        is_family = isinstance(self.of, Family)
-        return self.addresses.queues(name=name) if is_family else self.addresses.queue(name)
+        of = self.of
+        if isinstance(of, SeveralQueues):
+            return self.addresses.workers()
+        if isinstance(of, Family):
+            return self.addresses.queues(name=of.name)
+        state = self.action.state
+        return self.addresses.queue(of.name, state="" if state == "dead" else state)
 
     def _about(self) -> dict[str, Any]:
         of = self.of
+        if isinstance(of, SeveralQueues):
+            return {}
         return {"family": of} if isinstance(of, Family) else self.about(of, reading_of(of))
 
     def _asked(self, form: action_page.ActionForm) -> HttpResponseBase:
@@ -223,7 +238,8 @@ class ActionView(PageView):
             asked = action_page.question(self.of, self.action, form)
         except (ItemNotFound, InvalidInput):
             return self.problem(item_not_found(), **about)
-        ways: dict[str, Any] = {"back": self._back(), "history": self.site.history(self.of.name)}
+        history = "" if isinstance(self.of, SeveralQueues) else self.site.history(self.of.name)
+        ways: dict[str, Any] = {"back": self._back(), "history": history}
         return self.page(form=form, is_one=True, **ways, **asked, **about)
 
 

@@ -155,7 +155,7 @@ REST_FRAMEWORK = {
 SPECTACULAR_SETTINGS = {
     "TITLE": "fdbqueue REST API",
     "DESCRIPTION": "FIFO and priority queues in FoundationDB, over HTTP.",
-    "VERSION": "1.0.0",
+    "VERSION": "2.0.0",
     "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
     "SERVE_INCLUDE_SCHEMA": False,
     "REDOC_DIST": "SIDECAR",

@@ -10,16 +10,11 @@ import pytest
 
 from fdbqueue.service.consume import waiting
 
-#: How long each wait of a worker lasts: some end while nothing happens, and pass on what they know;
-#: some never do, so that nothing hides a wake-up that was lost.
-WAITS = {"waits that end": 0.1, "waits that are woken": 3_600.0}
 
-
-@pytest.fixture(params=WAITS)
-def is_asleep(request: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
-    """Have workers wait so long, and tell whether one sleeps; nobody looks by himself."""
+@pytest.fixture
+def is_asleep(monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
+    """Tell whether a worker sleeps; nobody looks by himself, which would hide a lost wake-up."""
     monkeypatch.setattr(waiting, "UNWOKEN_LOOK_SECONDS", 3_600.0)
-    monkeypatch.setattr("fdbqueue.service.tools.worker._WAIT_SECONDS", WAITS[request.param])
     sleeping: list[Any] = []
     sleep = waiting.ItemWait._sleep
 

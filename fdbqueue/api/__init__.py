@@ -43,7 +43,7 @@ Where to add something
 
     Then write ``docs/openapi.yaml`` again: ``make schema``.
 
-``pagination.py`` makes cursors, and encrypts those that must not be read. ``schema.py`` is loaded
+``pagination.py`` makes cursors, and signs them. ``schema.py`` is loaded
 only if the project has drf-spectacular, and ``request_ids.py`` imports nothing that needs Django,
 because the setting ``LOGGING`` names its filter.
 """

@@ -350,6 +350,60 @@ class RedriveBody(Input):
     )
 
 
+class GiveBackBody(Input):
+    """Which leased items to give back: some, or what a worker holds."""
+
+    refused = MappingProxyType(
+        {"not": {"anyOf": [{"required": ["ids"]}, {"required": ["worker"]}]}}
+    )
+
+    ids = LimitedList(
+        child=IdField(),
+        required=False,
+        max_length=conf.MAX_ITEMS_A_REQUEST,
+        help_text="The ids of the items.",
+    )
+    worker = TextField(
+        required=False,
+        max_length=MAX_WORKER_CHARACTERS,
+        help_text="Only what the worker with this name holds.",
+    )
+    spend = FlagField(
+        default=True,
+        help_text="Whether the attempt counts. False for items that nobody has begun with.",
+    )
+    limit = LimitField(
+        default=conf.MAX_ITEMS_A_REQUEST,
+        help_text="The maximum number of items to give back, the first ones.",
+    )
+
+    def validate(self, attrs: Any) -> Any:
+        """Refuse a body that does not say which items.
+
+        Raises:
+            ValidationError: It has neither ids nor a worker.
+        """
+        if not attrs.keys() & {"ids", "worker"}:
+            raise serializers.ValidationError("Say which items: ids, or a worker.")
+        return attrs
+
+
+class RunNowBody(Input):
+    """Which delayed items to make ready now."""
+
+    ids = LimitedList(
+        child=IdField(),
+        allow_null=True,
+        default=None,
+        max_length=conf.MAX_ITEMS_A_REQUEST,
+        help_text="The ids of the items; null for all that are delayed.",
+    )
+    limit = LimitField(
+        default=conf.MAX_ITEMS_A_REQUEST,
+        help_text="The maximum number of items to make ready, the first ones.",
+    )
+
+
 class PurgeBody(Input):
     """Which items to remove for good."""
 

@@ -512,6 +512,22 @@ class RedrivenOutput(_BoundedOutput):
     )
 
 
+class GivenBackOutput(_BoundedOutput):
+    """The result of giving back leased items."""
+
+    example: ClassVar[Any] = {"given_back": 3, "more": False}
+
+    given_back = serializers.IntegerField(min_value=0, help_text="The number of items.")
+
+
+class MadeReadyOutput(_BoundedOutput):
+    """The result of making delayed items ready."""
+
+    example: ClassVar[Any] = {"made_ready": 3, "more": False}
+
+    made_ready = serializers.IntegerField(min_value=0, help_text="The number of items.")
+
+
 class PurgedOutput(_BoundedOutput):
     """The result of removing the items in a state."""
 

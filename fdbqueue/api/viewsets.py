@@ -387,6 +387,42 @@ class QueueViewSet(ViewSetMixin, BaseView):
 
     @Action(
         "POST",
+        "Give back leased items",
+        MANAGE,
+        body=inputs.GiveBackBody,
+        answer=outputs.GivenBackOutput,
+        examples={
+            "What a dead worker holds": {"worker": "mail1:4711"},
+            "By their ids, as they were": {"ids": [_ID], "spend": False},
+        },
+    )
+    def give_back(self, asked: Asked, name: str) -> Any:
+        """Give back leased items to their places before their leases end; at most `limit`.
+
+        A worker that lives learns that it has lost them when it ends or extends their leases.
+        """
+        queue = self._queue(name)
+        return self._do_some(
+            "given_back", asked["limit"], lambda done: queue.give_back(on_given_back=done, **asked)
+        )
+
+    @Action(
+        "POST",
+        "Make delayed items ready now",
+        MANAGE,
+        body=inputs.RunNowBody,
+        answer=outputs.MadeReadyOutput,
+        examples={"All": {}, "By their ids": {"ids": [_ID]}},
+    )
+    def run_now(self, asked: Asked, name: str) -> Any:
+        """Make delayed items ready now, by ids or all; at most `limit`. Limits hold."""
+        queue = self._queue(name)
+        return self._do_some(
+            "made_ready", asked["limit"], lambda done: queue.run_now(on_ready=done, **asked)
+        )
+
+    @Action(
+        "POST",
         "Remove the items in a state",
         MANAGE,
         body=inputs.PurgeBody,

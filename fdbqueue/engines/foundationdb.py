@@ -18,6 +18,7 @@ import fdb
 
 import fdbqueue.binding  # noqa: F401  # before the rest of the binding
 from fdbqueue.engines import client_library
+from fdbqueue.engines.marks import refuse_marked
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import (
     ApiVersionTooOld,
@@ -66,16 +67,22 @@ class Database:
     def __init__(self, cluster_file: str | None, connect_timeout_seconds: float) -> None:
         self.cluster_file = cluster_file
         self.connect_timeout_seconds = connect_timeout_seconds
+        self._marked_at: bytes | None = None
         self._database: Any = None
 
     def __repr__(self) -> str:
         return f"<FoundationDB Database {self.cluster_file or 'default cluster file'}>"
 
+    def refuse_marked_at(self, key: bytes | None) -> None:
+        """Refuse this process when it opens the cluster and finds a mark at a key, if any."""
+        self._marked_at = key
+
     def create_transaction(self) -> Transaction:
         """Return a new transaction, an ``fdb.Transaction``.
 
         Raises:
-            ConfigurationError: gevent has patched threading: the binding would wait for ever.
+            ConfigurationError: gevent has patched threading: the binding would wait for ever; or
+                the queues were moved to another engine (:mod:`fdbqueue.engines.marks`).
             ClientLibraryMissing: FoundationDB's client library is not installed.
             ClientLibraryTooOld: It is older than the binding.
             ApiVersionTooOld: The project has selected an API version below 730.
@@ -119,6 +126,8 @@ class Database:
             transaction = database.create_transaction()
             transaction.options.set_timeout(int(self.connect_timeout_seconds * 1000))
             transaction.get_read_version().wait()
+            if self._marked_at is not None and (mark := transaction[self._marked_at]).present():
+                refuse_marked(self.cluster_file, bytes(mark))
         except fdb.FDBError as error:
             if error.code != _TIMED_OUT:
                 reason = error.description.decode()

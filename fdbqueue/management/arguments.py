@@ -133,9 +133,18 @@ seconds.__name__ = positive_seconds.__name__ = "number"  # argparse shows it in 
 
 
 QUEUE = Argument("name", metavar="NAME", help="Name of the queue")
+QUEUE_OR_PATTERN = QUEUE.but(help="Name of the queue, or a pattern of names")
 QUEUES = Argument("names", metavar="NAME", nargs="+", help="Names of the queues")
 QUEUES_OR_ALL = QUEUES.but(nargs="*", help="Names of the queues (default: all queues)")
 IDS = Argument("ids", metavar="ID", nargs="+", help="Ids of the items")
+#: Ids that are an option, in place of all items.
+ID = Argument(
+    "--id",
+    action="append",
+    dest="ids",
+    metavar="ID",
+    help="Do it to the item with this id alone; may be repeated",
+)
 END = Argument(
     "--end",
     choices=["min", "max"],

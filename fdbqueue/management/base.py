@@ -187,6 +187,21 @@ class QueueCommand(BaseCommand):
             raise CommandError(message, returncode=NO_SUCH_QUEUE)
         return queue
 
+    def queue_or_several(self, name: str, ids: Sequence[str] | None) -> Queue | SeveralQueues:
+        """Return the queue with a name, or the queues that fit a pattern, which take no ids.
+
+        Raises:
+            CommandError: There is none, or there are ids of a pattern.
+        """
+        if "*" not in name:
+            return self.queue(name)
+        if ids:
+            raise usage_error("--id needs the name of one queue.")
+        try:
+            return self.catalog.several([name])
+        except QueueNotFound as error:
+            raise self._not_found(error) from error
+
     def takeable(self, name: str) -> Queue:
         """Return the queue with a name, to take its items.
 
@@ -326,6 +341,35 @@ class QueueCommand(BaseCommand):
         texts = [f"{item_count(len(ids))} {why}" for why, ids in left.items() if ids]
         if texts:
             raise failure(f"{', '.join(texts)}.")
+
+    def return_items(
+        self,
+        of: Queue | SeveralQueues,
+        state: str,
+        question: str,
+        done: str,
+        work: Callable[..., int],
+        ids: Sequence[str] | None,
+    ) -> None:
+        """Return items of a hidden state to their places, after a question, and print how many.
+
+        Args:
+            of: The queue, or the queues.
+            state: The state; nothing is asked or done if no item has it.
+            question: What is asked, with a place for the ``items``: how many have the state.
+            done: What is done, such as ``"made ready"``.
+            work: Does it; called with what notes the progress, and with the ids, if there are any.
+            ids: Ids of the items; None for others.
+        """
+        number = getattr(of.counts(), state) if isinstance(of, Queue) else of.count(state)
+        number = min(number, len(set(ids))) if ids else number
+        count = 0
+        if number > 0:
+            self.console.confirm(question.format(items=item_count(number, state)))
+            with self.console.steps(None, done) as finish_step:
+                count = work(finish_step, **({"ids": ids} if ids else {}))
+        text = f"{done.capitalize()}: {item_count(count)} in {of.name!r}."
+        self.console.report({"queue": of.name, done.replace(" ", "_"): count}, text)
 
     def check_reason(self, queue: Queue, reason: str | None, done: int) -> None:
         """Check that a command that was given a reason of dead letters found some of it.

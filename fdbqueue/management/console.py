@@ -22,6 +22,7 @@ from django.core.management.base import OutputWrapper
 from django.core.management.color import Style, no_style
 
 from fdbqueue.columns.queues import paused_since, resume_command
+from fdbqueue.columns.text import counted
 from fdbqueue.management import formats
 from fdbqueue.management.exit_codes import (
     OutputFailed,
@@ -50,6 +51,7 @@ class ProgressMeter(contextlib.AbstractContextManager["ProgressMeter"]):
         show: Shows a line; the last one is empty.
         total: How many there will be; None if that is not known.
         line_seconds: The time between two lines; ``math.inf`` for none.
+        noun: What they are.
     """
 
     def __init__(
@@ -58,8 +60,10 @@ class ProgressMeter(contextlib.AbstractContextManager["ProgressMeter"]):
         total: int | None,
         *,
         line_seconds: float = _SECONDS_BETWEEN_LINES,
+        noun: str = "item",
     ) -> None:
         self.done = 0
+        self._noun = noun
         self._show = show
         self._total = total
         self._line_seconds = line_seconds
@@ -82,7 +86,7 @@ class ProgressMeter(contextlib.AbstractContextManager["ProgressMeter"]):
 
     def _line(self, seconds: float) -> str:
         rate = self.done / max(seconds, 1e-9)
-        text = f"{formats.item_count(self.done)}, {rate:,.0f} per second"
+        text = f"{counted(self.done, self._noun)}, {rate:,.0f} per second"
         if self._total is None or self.done > self._total:
             return text
         left = (self._total - self.done) / max(rate, 1e-9)
@@ -198,7 +202,12 @@ class Console:
         return len(found) == len(queues)
 
     def progress_meter(
-        self, total: int | None, *, overwrites: bool = True, lines: bool = True
+        self,
+        total: int | None,
+        *,
+        overwrites: bool = True,
+        lines: bool = True,
+        noun: str = "item",
     ) -> ProgressMeter:
         """Return what shows the progress of a long command.
 
@@ -206,11 +215,13 @@ class Console:
             total: How many items there will be; None if that is not known.
             overwrites: Whether a terminal may have one line that is overwritten.
             lines: Whether there may be one line after the other elsewhere.
+            noun: What they are.
         """
         if overwrites and self._is_process and not self._is_quiet and self._stderr.isatty():
-            return ProgressMeter(self._overwrite, total, line_seconds=_SECONDS_AT_A_TERMINAL)
+            seconds = _SECONDS_AT_A_TERMINAL
+            return ProgressMeter(self._overwrite, total, line_seconds=seconds, noun=noun)
         seconds = _SECONDS_BETWEEN_LINES if lines else math.inf
-        return ProgressMeter(self._note_progress, total, line_seconds=seconds)
+        return ProgressMeter(self._note_progress, total, line_seconds=seconds, noun=noun)
 
     def _note_progress(self, line: str) -> None:
         if line:
@@ -247,7 +258,9 @@ class Console:
             raise failure("Nothing was changed.")
 
     @contextlib.contextmanager
-    def steps(self, total: int | None, done: str) -> Iterator[Callable[[int], None]]:
+    def steps(
+        self, total: int | None, done: str, noun: str = "item"
+    ) -> Iterator[Callable[[int], None]]:
         """Do a long command transaction by transaction, so that Ctrl-C stops it between two.
 
         Yields a function to be called after each transaction, with its number of items.
@@ -255,17 +268,18 @@ class Console:
         Args:
             total: How many items there are; None if that is not known.
             done: What is done to them, such as ``"removed"``.
+            noun: What they are.
 
         Raises:
             CommandError: Something stopped it; the message says how many items were done.
         """
 
         def explain(error: BaseException) -> str:
-            return f"{error_text(error)}. {formats.item_count(progress.done)} {done}."
+            return f"{error_text(error).rstrip('.')}. {counted(progress.done, noun)} {done}."
 
         with (
             defer_interrupts() as interrupts,
-            self.progress_meter(total) as progress,
+            self.progress_meter(total, noun=noun) as progress,
             explain_errors(explain),
         ):
 

@@ -73,18 +73,20 @@ class Emptying:
     ) -> None:
         """Take batches of a queue until there are no more, or with ``--follow`` until Ctrl-C.
 
-        Items that the queue's rate keeps back are waited for.
+        Items that the queue's limits keep back are waited for.
         """
+        to_lease = isinstance(batches, Batcher)
         waits = self._follow
+        seconds = math.inf if waits else _WAIT_SECONDS
         while batches.remaining > 0:
             with interrupts.allowed():
-                has_items = not waits or queue.wait_for_items(_WAIT_SECONDS)
+                has_items = not waits or queue.wait_for_items(seconds, to_lease=to_lease)
             if self._follow and not has_items:
                 continue
             batch = batches.next()
             if batch:
                 take(batch)
-            waits = self._follow or (not batch and queue.held_until() is not None)
+            waits = self._follow or (not batch and queue.held_until(to_lease=to_lease) is not None)
             if not batch and not waits:
                 return
 

@@ -3,7 +3,7 @@
 The first are the setting, the engine, receipts of processes that have ended, queues that are stored
 but are not in the setting, which queue is the busiest, and which are at a limit of their own. Those
 of a queue are its format, pause, row in the index of its family, the concerns that the list of
-queues names, overdue items, drains, items and counts.
+queues names, overdue items, items and counts.
 
 The function or the method that makes a check has its name. To check one more thing of a queue,
 write a method like :meth:`QueueChecks._check_pause`, and a line in :meth:`QueueChecks.findings`.
@@ -326,7 +326,6 @@ class QueueChecks:
         yield from self._check_family()
         yield from self._check_attention()
         yield self._check_overdue(pause)
-        yield self._check_drains()
         census = self._examiner.census(self._deadline)
         # both before a repair changes what was counted
         yield from [self._check_items(census), self._check_counts(census)]
@@ -413,18 +412,6 @@ class QueueChecks:
             return f"requeued {examiner.requeue_expired():,}", not examiner.overdue().total
 
         return self._finding("overdue", WARNING, text, requeue)
-
-    def _check_drains(self) -> Finding:
-        number = self._examiner.stale_holds()
-        if not number:
-            return self._finding("drains", OK, "no killed drain left a record")
-
-        def remove() -> tuple[str, bool]:
-            examiner = Examiner(self._queue)
-            return f"removed {examiner.stale_holds(remove=True):,}", not examiner.stale_holds()
-
-        text = f"{counted(number, 'record')} of killed drains, whose items have been requeued"
-        return self._finding("drains", WARNING, text, remove)
 
     def _check_items(self, census: Census) -> Finding:
         looked = f"{item_count(sum(astuple(census.counts)))} checked"

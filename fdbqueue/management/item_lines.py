@@ -43,7 +43,6 @@ from fdbqueue.management.formats import Paint
 from fdbqueue.service import (
     ITEM_STATES,
     MAX_ITEMS_A_CALL,
-    OWNER_BYTES,
     Item,
     Queue,
     Undecodable,
@@ -56,6 +55,8 @@ _NAMES = frozenset(FIELDS)
 _KNOWN = _NAMES | {column.name for column in DETAILS} | {"lease"}
 #: How much of a value a table shows if there is no terminal.
 _VALUE_CHARACTERS = 60
+#: In the name of a drain to a file: the most characters of the file's name, and of a digest.
+_NAME_CHARACTERS, _DIGEST_BYTES = 60, 8
 #: The lengths of ``2026-11-21T03:12:44.251094Z`` and ``2026-11-21T03:12:44Z``.
 _TIME_CHARACTERS = (27, 20)
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
@@ -271,11 +272,13 @@ class ItemsFile(contextlib.AbstractContextManager["ItemsFile"]):
         os.close(self._descriptor)
 
     @property
-    def owner(self) -> bytes:
-        """The file's name as an owner of batches: always the same on this machine."""
+    def worker(self) -> str:
+        """The name of the worker that drains to it: always the same on this machine."""
         found = os.fstat(self._descriptor)
-        place = (socket.gethostname(), found.st_dev, found.st_ino, os.path.realpath(self.path))
-        return hashlib.blake2b(repr(place).encode(), digest_size=OWNER_BYTES).digest()
+        path = os.path.realpath(self.path)
+        place = (socket.gethostname(), found.st_dev, found.st_ino, path)
+        digest = hashlib.blake2b(repr(place).encode(), digest_size=_DIGEST_BYTES).hexdigest()
+        return f"queue_drain {clipped(os.path.basename(path), _NAME_CHARACTERS)} {digest}"
 
     def cut_torn_line(self) -> None:
         """Cut off a last line that is not whole.

@@ -3,19 +3,24 @@
 An action does exactly what its form has shown, whatever becomes of the form, of who sends it, and
 of the queue. What it is for is its *bound*, which stands in the address of the form:
 
-- ``id``, once or several times: these items, or this task; with ``before`` if they are to be
-  dead: if they died before that moment;
+- ``id``, once or several times: these items, or this task. Items that a list has ticked are in
+  hidden fields of the form instead: an address has no room for so many. With ``before`` if they are
+  to be dead, leased or delayed: if they died, were leased, or are due before that moment;
 - ``dead``, ``most``, ``before``: dead letters, at most that many, of those that died before that
   moment. ``dead`` is ``all``, or the digest of the reason that is stored (:func:`group_digest`): no
   text that a browser could change. That of an empty reason is as any other, and no ``dead`` is an
-  error, never all.
+  error, never all;
+- ``all`` or ``worker``, ``most``, ``before``: what is leased, or delayed, or what a worker holds,
+  at most that many, of leases that began, or delays that end, before that moment. A delay that
+  begins meanwhile and ends before it may take the place of another.
 
 Who may do what
     Who may view a queue and has the permission to manage it, and for the abort of a group the same
     for each queue of its tasks. That is asked for the button, for the page and for the form.
 
 How it goes
-    1. *A button* is a link to the page of an action: with ids, or with ``dead`` alone.
+    1. *A button* is a link to the page of an action: with ids, or with ``dead`` alone. Beside a
+       list it sends what is ticked (POST, with ``ask``), which is the same as such a link.
     2. *The page* (GET) changes nothing. In one transaction it reads how many dead letters there are
        and when the last one died, and shows that number, or these items. It writes a form whose
        address has the bound; of an address with a bound it keeps that, and shows at most its
@@ -48,10 +53,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 from urllib.parse import urlencode
 
@@ -62,23 +67,32 @@ from django.db import Error as OrmError
 from django.db import router, transaction
 from django.http import HttpRequest
 from django.utils.functional import Promise
-from django.utils.module_loading import import_string
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext_lazy
 
-from fdbqueue import access, conf, deadlines, owned
+from fdbqueue import access, conf, deadlines
+from fdbqueue.columns import markup
 from fdbqueue.columns.items import reason_text
 from fdbqueue.columns.text import clip, grouped, visible
 from fdbqueue.exceptions import ItemNotFound
 from fdbqueue.logs import get_logger
 from fdbqueue.models import QueueName
-from fdbqueue.pages.sites import Addresses, actions_are_on
+from fdbqueue.pages.actions import (
+    ALL,
+    Of,
+    Outcome,
+    PageAction,
+    action_named,
+    group_of,
+)
+from fdbqueue.pages.sites import EVERY, Addresses, actions_are_on
 from fdbqueue.service import (
-    MAX_ITEMS_A_CALL,
-    DeadReason,
-    Family,
+    MAX_WORKER_CHARACTERS,
+    Item,
     Queue,
-    group_digest,
+    SeveralQueues,
+    ahead,
     microseconds,
     moment,
     now_us,
@@ -87,19 +101,21 @@ from fdbqueue.service import (
 
 logger = get_logger("fdbqueue.pages")
 
-#: How many items one request handles at most.
-MAX_AT_ONCE = 10_000
 _MAX_REASON = 1_000
 _MAX_ID = 14_000
 _MAX_AT = 10**9
 _MAX_NUMBER = 10**15
 #: Of the moments that a datetime can tell, in microseconds.
 _LAST_MOMENT = 10**17
-#: What stands for the dead letters of every reason.
-ALL = "all"
 #: What a reader types or ticks; all else of a form is in its address.
-_TYPED = ("reason", "by_force")
+_TYPED = ("reason", "by_force", "unspent")
 _BOUND = ("most", "before")
+#: The moments by which actions on items in a state are bound.
+_MOMENTS = {
+    "dead": attrgetter("died_at"),
+    "leased": attrgetter("leased_at"),
+    "delayed": attrgetter("until"),
+}
 
 
 class _Ids(forms.Field):
@@ -129,229 +145,79 @@ class ActionForm(forms.Form):
     dead = forms.RegexField(rf"\A(?:{ALL}|[0-9a-f]{{32}})\Z", required=False)
     most = forms.IntegerField(required=False, min_value=0, max_value=_MAX_NUMBER)
     before = forms.IntegerField(required=False, min_value=0, max_value=_LAST_MOMENT)
+    all = forms.RegexField(rf"\A{ALL}\Z", required=False)
+    worker = forms.CharField(required=False, strip=False, max_length=MAX_WORKER_CHARACTERS)
+    latest = forms.CharField(required=False, max_length=_MAX_REASON)
     at = forms.IntegerField(required=False, min_value=0, max_value=_MAX_AT)
     reason = forms.CharField(label=_("Reason"), required=False, strip=False, max_length=_MAX_REASON)
     by_force = forms.BooleanField(label=_("Also end what runs"), required=False)
+    unspent = forms.BooleanField(
+        label=_("Count no attempt: nobody has begun with them"), required=False
+    )
 
     def __init__(self, action: PageAction, request: HttpRequest) -> None:
-        self._is_sent = request.method == "POST"
-        data = request.GET.copy()
-        if self._is_sent:
-            for name in _TYPED:
-                data.setlist(name, request.POST.getlist(name))
+        self._action = action
+        sent, given = request.POST, request.GET.copy()
+        self.is_sent = request.method == "POST" and "ask" not in sent
+        if ALL in sent and action.of_list and not self.is_sent:  # all of a list was ticked
+            given[action.of_list] = ALL
+        elif "id" in sent:
+            given.setlist("id", sent.getlist("id"))
+        data = given.copy()
+        for name in _TYPED if self.is_sent else ():
+            data.setlist(name, sent.getlist(name))
+        self._wants_all = ALL in sent and not action.of_list
+        #: Whether the ids are in the form itself.
+        self.has_ids = "id" in sent
         super().__init__(data)
-        taken = (*action.takes, *_BOUND) if "dead" in action.takes else action.takes
-        for name in {*self.fields}.difference(taken):
+        bound = _BOUND if action.of_list else ()
+        for name in {*self.fields}.difference(action.takes, bound):
             del self.fields[name]
-        self._given = {name: request.GET.getlist(name) for name in self.fields}
+        self._given = {name: given.getlist(name) for name in self.fields}
 
     def clean(self) -> dict[str, Any]:
         """Refuse an address that does not say what the action is for."""
         asked, takes = self.cleaned_data, self.fields
         if self.errors:
             return asked
-        ids, dead = asked.get("id") or [], asked.get("dead")
-        if "dead" in takes and bool(dead) == bool(ids):
-            self.add_error(None, _("This address does not say which dead letters are meant."))
-        elif "dead" not in takes and "id" in takes and len(ids) != 1:
+        ids, of_list = asked.get("id") or [], self._action.of_list
+        if self._wants_all:
+            self.add_error(None, _("This can be done to the rows of a page alone: tick these."))
+        whole = [name for name in (of_list, "worker") if asked.get(name)]
+        if of_list and len(whole) + bool(ids) != 1:
+            text = _("This address does not say which items are meant: tick some.")
+            if of_list == "dead":
+                text = _("This address does not say which dead letters are meant.")
+            self.add_error(None, text)
+        elif (not of_list and "id" in takes and not ids) or (self._action.chosen and len(ids) > 1):
             self.add_error(None, _("This address does not say which item is meant."))
-        elif self._is_sent and "dead" in takes:
-            needed = _BOUND if dead else ("before",)
+        elif self.is_sent and of_list:
+            needed = _BOUND if whole else ("before",)
             if any(asked[name] is None for name in needed):
                 self.add_error(None, _("This address does not say how many had died by then."))
+        elif self.is_sent and "latest" in takes and not self._given["latest"]:
+            self.add_error(None, _("This address does not say which task was the latest."))
         return asked
 
     def address(self, **changed: Any) -> str:
         """Return the query of the form's address, with parameters changed."""
         given = {**self._given, **changed}
+        if self.has_ids:
+            given.pop("id", None)
         said = {name: one for name, one in given.items() if one != []}
         return "?" + urlencode(said, doseq=True)
+
+    def ids(self) -> list[str]:
+        """Return the ids that are in the form itself, if they are not in its address."""
+        return self.cleaned_data["id"] if self.has_ids else []
+
+    def bound_given(self) -> dict[str, Any]:
+        """Return the bound of the address that is an app's own: it is kept."""
+        return {name: one for name, one in self._given.items() if name == "latest" and one}
 
     def typed(self) -> list[forms.BoundField]:
         """Return the fields that the reader fills in."""
         return [self[name] for name in _TYPED if name in self.fields]
-
-
-@dataclass
-class Outcome:
-    """What an action has done until now.
-
-    Attributes:
-        number: How many items, or tasks, it has handled; for an action on a queue 1 if it did it.
-        rest: What the address of the next form has in place of this one's, if there is more to do.
-        undecodable: How many dead letters stayed dead because they cannot be decoded.
-        facts: What it is for, for the log.
-    """
-
-    number: int = 0
-    rest: Mapping[str, int] = field(default_factory=dict)
-    undecodable: int = 0
-    facts: dict[str, Any] = field(default_factory=dict)
-
-    def add(self, number: int) -> None:
-        """Count what one more transaction has done."""
-        self.number += number
-
-
-@dataclass(frozen=True)
-class PageAction:
-    """What the pages say of an action, and what does it. It needs the permission to manage.
-
-    Attributes:
-        name: The last part of its address.
-        verb: What the button says.
-        title: What it is done to, with ``queue``.
-        means: What becomes of the items, or of the queue.
-        told: The message after it, with ``number`` or ``queue``.
-        work: What does it, called with the queue or the family, with what was asked, and with the
-            outcome, which it keeps up to date as it goes.
-        takes: Which of ``id``, ``dead``, ``reason``, ``by_force`` and ``at`` it is asked with: the
-            items or dead letters, what the reader types or ticks, how much of it is done already.
-        title_of_some: As ``title``, for items that are named; empty for the same.
-        told_nothing: The message if there was nothing to do; empty for the same.
-        chosen: What is said before an id, unless that is an item's.
-        of_task: Whether its ``id`` is that of a task of the queue.
-        queues: Other queues that the user must be allowed to do it to, by the ``id``.
-    """
-
-    name: str
-    verb: str | Promise
-    title: str | Promise
-    means: str | Promise
-    told: Any
-    work: Callable[[Any, Mapping[str, Any], Outcome], None]
-    takes: tuple[str, ...] = ()
-    title_of_some: str | Promise = ""
-    told_nothing: str | Promise = ""
-    chosen: str | Promise = ""
-    of_task: bool = False
-    queues: Callable[[str], Sequence[str]] = lambda _id: ()
-
-
-# What actions do
-
-
-def _pause(of: Queue | Family, asked: Mapping[str, Any], outcome: Outcome) -> None:
-    of.pause(reason=asked["reason"] or None)
-    outcome.add(1)
-
-
-def _resume(of: Queue | Family, _asked: Mapping[str, Any], outcome: Outcome) -> None:
-    outcome.add(of.resume())
-
-
-def _remove(queue: Queue, asked: Mapping[str, Any], outcome: Outcome) -> None:
-    owned.remove(queue, asked["id"][0])
-    outcome.add(1)
-
-
-def _bury(queue: Queue, asked: Mapping[str, Any], outcome: Outcome) -> None:
-    owned.bury(queue, asked["id"][0], reason=asked["reason"] or "buried")
-    outcome.add(1)
-
-
-def _redrive(queue: Queue, asked: Mapping[str, Any], outcome: Outcome) -> None:
-    met: list[str] = []
-    redrive = functools.partial(queue.redrive, on_redriven=outcome.add, on_undecodable=met.extend)
-    if asked["id"]:
-        redrive(asked["id"], died_before=moment(asked["before"]))
-    else:
-        _do_to_dead(queue, redrive, asked, outcome)
-    outcome.undecodable = 0 if asked["id"] else len(met)
-
-
-def _purge(queue: Queue, asked: Mapping[str, Any], outcome: Outcome) -> None:
-    purge = functools.partial(queue.clear_state, "dead", on_removed=outcome.add)
-    _do_to_dead(queue, purge, asked, outcome)
-
-
-def _do_to_dead(
-    queue: Queue, work: Callable[..., int], asked: Mapping[str, Any], outcome: Outcome
-) -> None:
-    """Do work to the dead letters of a bound; what is left when the time is over is the rest."""
-    bound: dict[str, Any] = {"died_before": moment(asked["before"])}
-    if asked["dead"] != ALL:
-        group = _group(queue, asked["dead"])
-        if group is None:
-            return
-        bound["reason"] = outcome.facts["reason"] = group.reason
-    limit = min(asked["most"], MAX_AT_ONCE)
-    try:
-        is_over = work(limit=limit, **bound) == limit
-    except Exception as error:
-        if not (outcome.number and deadlines.is_late(error)):
-            raise
-        is_over = True
-    left = asked["most"] - outcome.number
-    outcome.rest = {"most": left} if is_over and left else {}
-
-
-def _group(queue: Queue, digest: str, tr: Any = None) -> DeadReason | None:
-    """Return the reason that a digest stands for, None if no dead letter has it."""
-    found = queue.dead_by_reason(limit=MAX_ITEMS_A_CALL, tr=tr)
-    return next((one for one in found if group_digest(one.reason) == digest), None)
-
-
-#: The actions, by their names.
-ACTIONS: dict[str, PageAction] = {
-    "pause": PageAction(
-        "pause",
-        _("Pause"),
-        _("Pause %(queue)s"),
-        _("Pops and leases find nothing until it is resumed. Pushes go on."),
-        _("Paused: %(queue)s"),
-        _pause,
-        takes=("reason",),
-    ),
-    "resume": PageAction(
-        "resume",
-        _("Resume"),
-        _("Resume %(queue)s"),
-        _("Pops and leases take items again."),
-        _("Resumed: %(queue)s"),
-        _resume,
-        told_nothing=_("It was not paused: %(queue)s"),
-    ),
-    "redrive": PageAction(
-        "redrive",
-        _("Requeue"),
-        _("Requeue dead letters of %(queue)s"),
-        _("They become ready again, as if they had never been tried."),
-        ngettext_lazy("%(number)s item was requeued.", "%(number)s items were requeued.", "count"),
-        _redrive,
-        takes=("id", "dead"),
-        title_of_some=_("Requeue an item of %(queue)s"),
-    ),
-    "purge": PageAction(
-        "purge",
-        _("Remove"),
-        _("Remove dead letters of %(queue)s"),
-        _("They are removed for good; nothing brings them back."),
-        ngettext_lazy("%(number)s item was removed.", "%(number)s items were removed.", "count"),
-        _purge,
-        takes=("dead",),
-    ),
-    "remove": PageAction(
-        "remove",
-        _("Remove"),
-        _("Remove an item of %(queue)s"),
-        _("It is removed for good, whatever its state; nothing brings it back."),
-        _("The item was removed."),
-        _remove,
-        takes=("id",),
-    ),
-    "bury": PageAction(
-        "bury",
-        _("Make it a dead letter"),
-        _("Make an item of %(queue)s a dead letter"),
-        _("It is kept with its bytes, is not popped any more, and can be requeued later."),
-        _("The item is a dead letter now."),
-        _bury,
-        takes=("id", "reason"),
-    ),
-}
-#: The actions that are for one item, and so need its id.
-OF_ONE_ITEM = frozenset({"remove", "bury"})
 
 
 @dataclass(frozen=True)
@@ -363,16 +229,10 @@ class Offer:
     address: str
 
 
-def action_named(name: str) -> PageAction | None:
-    """Return an action of this package, or of an app that names its own: ``fdbqueue_actions``."""
-    paths = (getattr(app, "fdbqueue_actions", None) for app in apps.get_app_configs())
-    known = itertools.chain([ACTIONS], (import_string(path) for path in paths if path))
-    return next((one[name] for one in known if name in one), None)
-
-
 def may_act(user: Any, *queue_names: str) -> bool:
-    """Tell whether a user may do actions to queues, or to families."""
-    return all(access.may(user, access.MANAGE, name) for name in queue_names)
+    """Tell whether a user may do actions to queues, to families, or to all queues."""
+    names = (None if name == EVERY else name for name in queue_names)
+    return all(access.may(user, access.MANAGE, name) for name in names)
 
 
 def offers(
@@ -402,40 +262,72 @@ def offers(
     ]
 
 
+def links(offered: Iterable[Offer], prefix: str, label: str) -> SafeString | None:
+    """Return the markup of buttons in a table, None if there are none."""
+    shown = '<a class="fdbqueue-choice fdbqueue-offer" id="do-{0}-{1}" href="{2}" '
+    shown += 'aria-label="{3}: {4}">{3}</a>'
+    found = [
+        markup.filled(shown, prefix, one.name, one.address, one.verb, label) for one in offered
+    ]
+    return SafeString(" ".join(found)) if found else None
+
+
 # What a reader is asked and told
 
 
-def question(queue: Queue | Family, action: PageAction, form: ActionForm) -> dict[str, Any]:
+def label_of(of: Of) -> str:
+    """Return what readers call a queue, a family, or all queues."""
+    return gettext("all queues") if isinstance(of, SeveralQueues) else of.label
+
+
+def question(of: Of, action: PageAction, form: ActionForm) -> dict[str, Any]:
     """Return what the page of an action asks: what it is done to, how many, and what it means.
 
     Raises:
-        ItemNotFound: No item that was chosen is there, or is dead if that is asked.
+        ItemNotFound: No item that was chosen is there, or is in the state that is asked.
         InvalidInput: One is not the id of an item of this queue.
     """
-    ids: list[str] = form.cleaned_data.get("id") or []
+    wanted = form.cleaned_data
+    ids: list[str] = wanted.get("id") or []
     asked: dict[str, Any] = {"address": form.address(), "chosen_ids": ids}
-    if not isinstance(queue, Family) and form.cleaned_data.get("dead"):
-        asked |= run(queue.database, functools.partial(_dead, queue, form), read_only=True)
-    elif not isinstance(queue, Family) and ids and not action.of_task:
-        asked |= _items(queue, action, form)
-    title = (ids and action.title_of_some) or action.title
+    if isinstance(of, Queue) and wanted.get("dead"):
+        asked |= run(of.database, functools.partial(_dead, of, form), read_only=True)
+    elif not ids and action.of_list:
+        asked |= _all(of, action, form)
+    elif isinstance(of, Queue) and ids and not action.chosen:
+        asked |= _items(of, action, form)
+    elif ids:
+        given = {**action.bound(of, ids[0]), **form.bound_given()}
+        asked["address"] = form.address(**given)
+    form.cleaned_data["id"] = asked["chosen_ids"]  # what the form has is what is shown
+    title = (len(ids) == 1 and action.title_of_some) or action.title
     chosen = [clip(visible(one))[0] for one in asked.pop("chosen_ids")]
-    named = {"title": str(title) % {"queue": queue.label}, "action": action, "chosen_ids": chosen}
+    named = {"title": str(title) % {"queue": label_of(of)}, "action": action, "chosen_ids": chosen}
     return {**named, **asked}
 
 
 def _items(queue: Queue, action: PageAction, form: ActionForm) -> dict[str, Any]:
-    """Look which items of a form are there, and give it a bound if they are to be dead."""
+    """Look which items of a form are there, and give it a bound if they are to be in a state."""
     ids, before = form.cleaned_data["id"], form.cleaned_data.get("before")
-    found, bound = [], {}
-    for one in ids:
-        with contextlib.suppress(ItemNotFound):
-            found.append(queue.get(one))
+
+    def read(tr: Any) -> list[Item]:
+        found = []
+        for one in ids:
+            with contextlib.suppress(ItemNotFound):
+                found.append(queue.get(one, tr=tr))
+        return found
+
+    found, bound = run(queue.database, read, read_only=True), {}
     there = [item.id for item in found]
-    if "dead" in action.takes:
-        deaths = {item.id: microseconds(item.died_at) for item in found if item.died_at}
-        before = 1 + max(deaths.values(), default=0) if before is None else before
-        there = [item_id for item_id, died in deaths.items() if died < before]
+    if action.state:
+        at = _MOMENTS[action.state]
+        moments = {
+            item.id: microseconds(at(item))
+            for item in found
+            if item.state == action.state and at(item) is not None
+        }
+        before = 1 + max(moments.values(), default=0) if before is None else before
+        there = [item_id for item_id, when in moments.items() if when < before]
         bound = {"before": before}
     if not there:
         raise ItemNotFound(queue=queue.name, id=ids[0])
@@ -444,17 +336,47 @@ def _items(queue: Queue, action: PageAction, form: ActionForm) -> dict[str, Any]
 
 def _dead(queue: Queue, form: ActionForm, tr: Any) -> dict[str, Any]:
     """Read which dead letters a form is for, and give it a bound if it has none."""
-    dead, most, before = (form.cleaned_data[name] for name in ("dead", *_BOUND))
-    group = None if dead == ALL else _group(queue, dead, tr)
+    dead = form.cleaned_data["dead"]
+    group = None if dead == ALL else group_of(queue, dead, tr)
     number = max(0, queue.counts(tr=tr).dead) if dead == ALL else group.count if group else 0
+    latest = queue.page(state="dead", order="time", end="max", limit=1, tr=tr).items
+    died = latest[0].died_at if latest else None
     asked: dict[str, Any] = {
         "is_all": dead == ALL,
         "chosen_reason": group and (reason_text(group.reason) or _("no reason given")),
+        "is_dead": True,
     }
+    return asked | _bounded(form, number, now_us() if died is None else microseconds(died))
+
+
+def _all(of: Of, action: PageAction, form: ActionForm) -> dict[str, Any]:
+    """Read how many items of a list, or of a worker, a form is for, and bound it if need be."""
+    state, worker, last = action.state, form.cleaned_data.get("worker"), now_us()
+    if worker:
+        number = sum(one.worker in {worker, ahead(worker)} for one in _leased(of))
+    else:
+        number = max(0, getattr(of.counts(), state)) if isinstance(of, Queue) else 0
+    if state == "delayed" and isinstance(of, Queue):
+        items = of.page(state=state, order="time", end="max", limit=1).items
+        last = max([last, *(microseconds(one.until) for one in items if one.until)])
+    return {"chosen_worker": worker and visible(worker), **_bounded(form, number, last)}
+
+
+def _leased(of: Of) -> Iterable[Item]:
+    """Yield what is leased of a queue, or of all that have any."""
+    if isinstance(of, Queue):
+        yield from of.iterate(state="leased")
+    elif isinstance(of, SeveralQueues):
+        for queue, _number in of.counted("leased"):
+            yield from queue.iterate(state="leased")
+
+
+def _bounded(form: ActionForm, number: int, last: int) -> dict[str, Any]:
+    """Return what is shown of a number of items, and the address of the form with its bound."""
+    most, before = (form.cleaned_data[name] for name in _BOUND)
+    asked: dict[str, Any] = {}
     if most is None or before is None:
-        latest = queue.page(state="dead", order="time", end="max", limit=1, tr=tr).items
-        died = latest[0].died_at if latest else None
-        most, before = number, 1 + (now_us() if died is None else microseconds(died))
+        most, before = number, 1 + last
     else:
         number = min(number, most)
         asked["before"] = moment(before)
@@ -462,16 +384,14 @@ def _dead(queue: Queue, form: ActionForm, tr: Any) -> dict[str, Any]:
     return {**asked, "number": grouped(number), "is_nothing": not number, "address": address}
 
 
-def perform(
-    request: HttpRequest, of: Queue | Family, action: PageAction, form: ActionForm
-) -> Outcome:
+def perform(request: HttpRequest, of: Of, action: PageAction, form: ActionForm) -> Outcome:
     """Do an action to what its form is for, and write down what was done, whatever ends it.
 
     Raises:
         FdbQueueError: As the verb of the queue; what was done until then stays done.
     """
     asked = form.cleaned_data
-    names = ("id", "dead", "most", "reason")
+    names = ("id", "dead", "all", "worker", "most", "reason", "unspent")
     outcome = Outcome(facts={name: asked[name] for name in names if asked.get(name)})
     deadlines.limited_catalog(conf.api().timeout_seconds)  # from now on
     failed: BaseException | None = None
@@ -487,7 +407,7 @@ def perform(
 
 def _write_down(
     user: Any,
-    of: Queue | Family,
+    of: Of,
     action: PageAction,
     outcome: Outcome,
     failed: BaseException | None,
@@ -512,9 +432,9 @@ def _write_down(
                 user_id=user.pk,
                 content_type=ContentType.objects.get_for_model(QueueName),
                 object_id=of.name,
-                object_repr=of.label,
+                object_repr=label_of(of),
                 action_flag=CHANGE,
-                change_message=_noted(action, outcome, failed, of.label),
+                change_message=_noted(action, outcome, failed, label_of(of)),
             )
     except OrmError:
         logger.exception("an action is missing in the admin's log", extra=facts)

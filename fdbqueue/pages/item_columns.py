@@ -27,6 +27,8 @@ from fdbqueue.columns.items import (
 from fdbqueue.columns.text import Moment, bounded, clip, folded
 from fdbqueue.pages.values import preview, previewed
 
+AnyColumn = TypeVar("AnyColumn", bound=Column[Any])
+
 
 def address_of(row: ItemRow) -> str:
     """Return the address of an item's page."""
@@ -86,14 +88,23 @@ def _words(group: ReasonGroup) -> SafeString:
     return format_html('<span class="fdbqueue-of-card">: <bdi>{}</bdi></span>', words)
 
 
+def ticked(column: AnyColumn) -> AnyColumn:
+    """Return the first column of a list with a box before its value, to choose the row by."""
+
+    def value(row: ItemRow) -> SafeString:
+        box = '<span class="fdbqueue-ticking"><input type="checkbox" class="fdbqueue-tick" '
+        box += 'form="ticked" name="id" value="{0}" id="tick-{0}" aria-label="{1}">{2}</span>'
+        label = gettext("Choose row %(number)s") % {"number": row.position}
+        return markup.filled(box, row.item.id, label, column.shown(column.value(row)))
+
+    return replace(column, value=value, kind=ValueKind(is_number=column.kind.is_number))
+
+
 _IN_ONE_LINE = (
     (PAST, replace(AGE, written=lambda at: markup.age(Moment.since(at)), is_number=False)),
     (FUTURE, replace(AGE, written=lambda at: markup.age(Moment.until(at)), is_number=False)),
     (TEXT, replace(TEXT, written=lambda value: markup.cut(bounded(value)))),
 )
-
-
-AnyColumn = TypeVar("AnyColumn", bound=Column[Any])
 
 
 def in_one_line(column: AnyColumn) -> AnyColumn:

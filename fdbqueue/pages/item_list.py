@@ -21,7 +21,9 @@ from fdbqueue import deadlines
 from fdbqueue.columns.items import REASON, ItemRow, ReasonGroup, shown
 from fdbqueue.columns.queue_rows import QueueRow
 from fdbqueue.columns.text import grouped, visible
+from fdbqueue.pages.action_page import Offer
 from fdbqueue.pages.forms import BY_DEATH, BY_MOMENT, ItemsForm
+from fdbqueue.pages.item_columns import ticked
 from fdbqueue.pages.listing import table
 from fdbqueue.pages.readings import Reading
 from fdbqueue.pages.sites import Addresses
@@ -108,10 +110,12 @@ def context(
     addresses: Addresses,
     reading: Reading,
     groups: Mapping[bytes, ReasonGroup],
+    acts: Sequence[Offer] = (),
 ) -> dict[str, Any]:
     """Return what the template shows of a page of items of a queue.
 
-    ``groups`` are the reasons of dead letters that stand above them, by the names of their groups.
+    ``groups`` are the reasons of dead letters that stand above them, by the names of their groups;
+    ``acts`` the actions that may be done to the rows that a reader ticks.
     """
     queue, state = of.queue, form.cleaned_data["state"]
     columns = shown(reading.columns, queue, state)
@@ -133,7 +137,14 @@ def context(
             if one.name != REASON.name or any(one.value(row) is not None for row in rows)
         ]
     total = _total(of, form, found)
+    if acts:
+        columns = [ticked(columns[0]), *columns[1:]]
+    is_cut = found.following is not None or found.previous is not None
+    is_whole = is_cut and not found.is_searched and state != "ready"
     return {
+        "acts": acts if rows else (),
+        "all_of_list": total if is_whole else "",
+        "state_label": dict(reading.tabs).get(state, state),
         "shared": preview(members, queue.codec) if members else None,
         "shared_group": shared and shared.text,
         "first": grouped(found.start),

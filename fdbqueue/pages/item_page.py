@@ -17,6 +17,7 @@ from django.utils.translation import gettext_lazy as _
 from fdbqueue.columns import facts
 from fdbqueue.columns.items import ItemRow, read_row, shown
 from fdbqueue.columns.text import command
+from fdbqueue.pages.actions import acts_in
 from fdbqueue.pages.forms import ItemForm
 from fdbqueue.pages.readings import Reading
 from fdbqueue.pages.sites import Addresses
@@ -89,12 +90,10 @@ def facts_of(
 
 
 def _acts(item: Item, reading: Reading) -> str:
-    """Return the names of the actions on an item; one that is a task is requeued alone."""
-    more = "" if reading.task is not None else "remove"
-    requeue = "" if isinstance(item.value, Undecodable) else "redrive "
-    return {"dead": f"{requeue}{more}", "ready": f"bury {more}" if more else ""}.get(
-        item.state, more
-    )
+    """Return the names of the actions on an item; what cannot be decoded is not requeued."""
+    names = acts_in(item.state, of_tasks=reading.task is not None)
+    is_decodable = not isinstance(item.value, Undecodable)
+    return " ".join(one for one in names if is_decodable or one != "redrive")
 
 
 def _remedy(queue: Queue, item: Item) -> Remedy | None:

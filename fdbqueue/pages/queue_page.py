@@ -32,6 +32,8 @@ from fdbqueue.columns.text import (
     visible,
 )
 from fdbqueue.pages import item_list
+from fdbqueue.pages.action_page import offers
+from fdbqueue.pages.actions import acts_in
 from fdbqueue.pages.charts import (
     MAX_PRIORITIES,
     Bucket,
@@ -145,7 +147,7 @@ class Reasons:
 
 
 def queue_details(
-    queue: Queue, form: ItemsForm, reading: Reading, addresses: Addresses
+    queue: Queue, form: ItemsForm, reading: Reading, addresses: Addresses, user: Any
 ) -> tuple[ItemsForm, dict[str, Any]]:
     """Read a queue: a dozen reads at most, however long it is.
 
@@ -175,6 +177,8 @@ def queue_details(
     is_dead = opened.cleaned_data["state"] == "dead"
     reasons = _reasons(queue, opened, reading, dead, row.counts.dead) if is_dead else None
     buckets = [] if priorities is None else priorities.buckets
+    names = acts_in(opened.cleaned_data["state"], of_tasks=reading.task is not None)
+    acts = offers(user, addresses, queue.name, *names)
     return opened, {
         "pause": row.pause and shown_pause(row.pause, queue.name),
         "blockade": _blockade(queue, row.ends),
@@ -188,7 +192,7 @@ def queue_details(
         "priorities": priorities,
         "reasons": reasons,
         "buckets": [_bucket_row(bucket, opened) for bucket in buckets],
-        **item_list.context(row, opened, items, addresses, reading, _numbered(reasons)),
+        **item_list.context(row, opened, items, addresses, reading, _numbered(reasons), acts),
     }
 
 

@@ -20,6 +20,8 @@ from fdbqueue.columns.text import visible
 from fdbqueue.exceptions import ConfigurationError
 
 _MAX_USER_NAME = 150
+#: What addresses have in place of a name if all queues are meant: no queue is called that.
+EVERY = "-"
 
 
 class Addresses:

@@ -10,6 +10,7 @@ how many it has read. Its orders, its filters and its sums are those of what was
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -35,6 +36,7 @@ from fdbqueue.columns.workers_and_reasons import (
     ReasonRow,
 )
 from fdbqueue.exceptions import FormatMismatch, InvalidInput, ItemNotFound
+from fdbqueue.pages.action_page import Offer, links, offers
 from fdbqueue.pages.forms import FindForm, search_field
 from fdbqueue.pages.framing import ListView, PageView, shown_id
 from fdbqueue.pages.item_columns import in_one_line
@@ -53,8 +55,8 @@ from fdbqueue.pages.listing import (
 from fdbqueue.pages.problems import bad_form
 from fdbqueue.pages.readings import Reading, find_task, reading_of
 from fdbqueue.pages.search import text_contains
-from fdbqueue.pages.sites import Addresses
-from fdbqueue.service import Catalog, Item, Queue, run, scan_by_moment
+from fdbqueue.pages.sites import EVERY, Addresses, actions_are_on
+from fdbqueue.service import Catalog, Item, Queue, WorkerRow, run, scan_by_moment
 
 #: Of the queues that it looks at, a page reads items of this many that have any, those with the
 #: most first,
@@ -113,6 +115,9 @@ def shares(counts: Sequence[int], most: int) -> list[int]:
         most -= found[at]
     return found
 
+
+#: Returns the buttons of actions on a queue that a user may do: its name, theirs, what is chosen.
+_Acts = Callable[..., list[Offer]]
 
 #: Reads in a transaction the rows of queues, each with a count; returns how many items these are.
 _Reading = Callable[[Sequence[tuple[Queue, int]], Any], tuple[list[Any], int]]
@@ -298,19 +303,30 @@ class WorkersView(ListView):
 
     def rows(self, form: WorkersForm) -> dict[str, Any]:
         """Return the leases, and the workers."""
-        shown = _workers(form, self.catalog, self.addresses)
-        return shown | _present(form, self.catalog())
+        acts = functools.partial(offers, self.request.user, self.addresses)
+        shown = _workers(form, self.catalog, self.addresses, acts)
+        return shown | _present(form, self.catalog(), acts)
 
 
 def _workers(
-    form: WorkersForm, begin: Callable[[], Catalog], addresses: Addresses
+    form: WorkersForm, begin: Callable[[], Catalog], addresses: Addresses, acts: _Acts
 ) -> dict[str, Any]:
     """Read the leases of all queues, and return what the page of workers shows."""
     found = _read(begin, form.cleaned_data["after"], "leased", _leases)
     rows = form.chosen(found.rows, attrgetter("item.worker"))
     linked = _Linked(addresses)
+    given_back: Column[ItemRow] = Column(
+        "acts",
+        _("Actions"),
+        lambda row: links(
+            acts(row.queue.name, "give-back", id=row.item.id),
+            f"lease-{row.position}",
+            row.item.id[:_ID_CHARACTERS],
+        ),
+    )
     leases: tuple[Column[ItemRow], ...] = (
         Column("item", _("Item or task"), linked.item),
+        *_shown_acts(given_back),
         Column("queue", _("Queue"), linked.leased),
         WORKER,
         LEASED_AT,
@@ -326,7 +342,12 @@ def _workers(
     }
 
 
-def _present(form: WorkersForm, catalog: Catalog) -> dict[str, Any]:
+def _shown_acts(column: Column[Any]) -> list[Column[Any]]:
+    """Return the column of buttons, none if actions are off."""
+    return [column] if actions_are_on() else []
+
+
+def _present(form: WorkersForm, catalog: Catalog, acts: _Acts) -> dict[str, Any]:
     """Read which workers there are, and return what the first page of leases shows of them."""
     if form.cleaned_data["page"] > 1 or form.cleaned_data["after"]:
         return {}
@@ -335,8 +356,16 @@ def _present(form: WorkersForm, catalog: Catalog) -> dict[str, Any]:
     rows = [row for row in found.rows if has_text(row.name)]
     lost = [row for row in rows if row.is_lost][: MAX_PRESENT // 2]
     shown = [row for row in rows if not row.is_lost][: MAX_PRESENT - len(lost)] + lost
+    given_back: Column[WorkerRow] = Column(
+        "acts",
+        _("Actions"),
+        lambda row: links(
+            acts(EVERY, "give-back", worker=row.name), f"worker-{shown.index(row)}", row.name
+        ),
+    )
+    first, *others = map(in_one_line, WORKER_COLUMNS)
     return {
-        "present": table(tuple(map(in_one_line, WORKER_COLUMNS)), shown),
+        "present": table((first, *_shown_acts(given_back), *others), shown),
         "more_present": grouped(len(rows) - len(shown)) if rows[len(shown) :] else "",
         "has_more_present": not found.is_complete,
     }

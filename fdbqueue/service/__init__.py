@@ -47,7 +47,6 @@ from fdbqueue.service.browse import (
     mismatches_of,
     pauses_of,
 )
-from fdbqueue.service.bulk.batches import OWNER_BYTES, Batch
 from fdbqueue.service.catalog import KINDS, Catalog, QueueSpec
 from fdbqueue.service.clock import microseconds, moment, now_us, shared_us
 from fdbqueue.service.codecs import (
@@ -57,7 +56,8 @@ from fdbqueue.service.codecs import (
     strict_json,
 )
 from fdbqueue.service.consume.contention import Contended
-from fdbqueue.service.consume.expiry import LEASE_EXPIRED, is_last_attempt
+from fdbqueue.service.consume.expiry import GIVEN_BACK, LEASE_EXPIRED, is_last_attempt
+from fdbqueue.service.consume.leases import AHEAD, ahead
 from fdbqueue.service.consume.pauses import Pause
 from fdbqueue.service.consume.waiting import ItemWait, ItemWatch
 from fdbqueue.service.entries import MAX_INTEGER, MIN_INTEGER
@@ -93,6 +93,7 @@ from fdbqueue.service.storage.failures import group_digest, group_of_text
 from fdbqueue.service.storage.family_index import NOW, Prospect
 from fdbqueue.service.storage.item_keys import ENDS, End
 from fdbqueue.service.tools.alternating import AlternatingLeases, ack_in_several
+from fdbqueue.service.tools.engine_copy import Side
 from fdbqueue.service.tools.examination import Examiner
 from fdbqueue.service.tools.family import Family
 from fdbqueue.service.tools.presence import WorkerCounts, WorkerRow, Workers, worker_here
@@ -102,10 +103,12 @@ from fdbqueue.service.transactions import error_code, run, transactional
 from fdbqueue.service.uniques import UNIQUE_WHILE
 
 __all__ = [
+    "AHEAD",
     "BATCH_ITEMS",
     "CODECS",
     "DEFAULT_MAX_VALUE_BYTES",
     "ENDS",
+    "GIVEN_BACK",
     "HISTORY_MINUTES",
     "ITEM_STATES",
     "KINDS",
@@ -121,11 +124,9 @@ __all__ = [
     "NOT_GIVEN",
     "NOW",
     "ORDERS",
-    "OWNER_BYTES",
     "PATTERN",
     "UNIQUE_WHILE",
     "AlternatingLeases",
-    "Batch",
     "Batcher",
     "Catalog",
     "Codec",
@@ -164,6 +165,7 @@ __all__ = [
     "QueueSpec",
     "Scan",
     "SeveralQueues",
+    "Side",
     "Stored",
     "Undecodable",
     "Worker",
@@ -171,6 +173,7 @@ __all__ = [
     "WorkerRow",
     "Workers",
     "ack_in_several",
+    "ahead",
     "arun",
     "counts_of",
     "covers",

@@ -13,6 +13,7 @@ from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.dead_letters import DeadLetters
 from fdbqueue.service.consume.pauses import Pausing
 from fdbqueue.service.consume.poppers import ProcessGroup, shared_group
+from fdbqueue.service.consume.returns import Returns
 from fdbqueue.service.consume.round import Taker
 from fdbqueue.service.entries import Encoder, Priorities
 from fdbqueue.service.idempotency import SavedResponses
@@ -44,6 +45,7 @@ class QueueParts:
         consumer: Pops and leases, and waits for items.
         acks: Ends and extends leases.
         dead_letters: Buries items and redrives them.
+        returns: Gives back what workers hold, and ends delays before their time.
         pausing: Pauses and resumes it.
     """
 
@@ -58,6 +60,7 @@ class QueueParts:
     consumer: Consumer
     acks: Acks
     dead_letters: DeadLetters
+    returns: Returns
     pausing: Pausing
 
 
@@ -96,6 +99,7 @@ def assemble(
     who = keys.subspace.key(), name, type(keys), member and member.ready
     group = shared_group(database, taker, (*who, options, limits_at))
     runner = Runner(database, name, group.writes)
+    acks = Acks(runner, taker.leases, taker.responses)
     return QueueParts(
         runner=runner,
         store=store,
@@ -106,7 +110,8 @@ def assemble(
         taker=taker,
         group=group,
         consumer=Consumer(runner, taker, group),
-        acks=Acks(runner, taker.leases, taker.responses),
+        acks=acks,
         dead_letters=DeadLetters(runner, store),
+        returns=Returns(runner, taker.leases, acks),
         pausing=Pausing(runner, tables.paused, keys.bounds, member=member),
     )

@@ -36,6 +36,7 @@ from fdbqueue.service.several import Matching, SeveralQueues, checked_names, is_
 from fdbqueue.service.storage.family_index import STORED, FamilyKeys, Levels, Member
 from fdbqueue.service.storage.item_keys import bounds, packed
 from fdbqueue.service.storage.tables import TableKeys
+from fdbqueue.service.tools.engine_copy import EngineCopy, Side
 from fdbqueue.service.tools.family import Family
 from fdbqueue.service.tools.presence import Presences
 from fdbqueue.service.transactions import run
@@ -145,6 +146,8 @@ class Catalog:
 
     Attributes:
         has_owned: Whether an app has queues of its own.
+        mark: The key by which a copy refuses processes that open the database: of several catalogs
+            of a process, the one that was made last has its mark looked at.
         presences: Which workers there are.
     """
 
@@ -155,6 +158,9 @@ class Catalog:
         with contextlib.suppress(TypeError):  # of a class without weak references
             transactions.keep_receipts_at(database, Subspace((*prefix, "receipt")))
         self._prefix = Subspace(prefix)
+        self.mark: bytes = self._prefix["copy"].key()
+        if hasattr(database, "refuse_marked_at"):
+            database.refuse_marked_at(self.mark)
         self._subspace = self._prefix["queue"]
         self._begin: bytes = self._subspace.key()  # of the keys of all queues
         self.presences = Presences(database, self._prefix["worker"])
@@ -179,6 +185,20 @@ class Catalog:
         self._root: Catalog | None = None
         #: Shared with the catalogs of :meth:`over`.
         self._groups: dict[tuple[_Several, bool], SeveralGroup] = {}
+
+    def copy_from(self, source: Side, target_name: str) -> EngineCopy:
+        """Return a copy of all keys of the same queues, and of what belongs to them, to here.
+
+        Args:
+            source: Where they are.
+            target_name: What messages call this catalog's database.
+        """
+        own = [Subspace(one.subspace) for one in self._named.values() if one.subspace is not None]
+        keys = sorted(space.key() for space in (self._prefix, *own))
+        outer = [key for at, key in enumerate(keys) if not any(map(key.startswith, keys[:at]))]
+        ranges = [(key, key + b"\xff\xff" if key else b"\xff") for key in outer]
+        target = Side(self.database, target_name)
+        return EngineCopy(source, target, ranges, self.mark, self.presences)
 
     def reach(self) -> None:
         """Read one key where the queues are, for nothing but to hear from the engine.

@@ -185,7 +185,7 @@ class Moments:
 
         def parse(key: bytes) -> tuple[int, bytes, bool] | None:
             due = self._tables.parse_due(key)
-            if due is None or due.kind is Kind.BATCH:  # it has a name, and no place
+            if due is None or due.kind is Kind.HANDOFF:  # it has a name, and no place
                 return None
             return due.moment, due.rest, due.kind is wanted
 

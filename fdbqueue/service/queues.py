@@ -20,7 +20,7 @@ from fdbqueue.exceptions import CorruptItem, InvalidInput, text_of_error
 from fdbqueue.service.aio import AsyncVerbs
 from fdbqueue.service.assembly import QueueParts, assemble
 from fdbqueue.service.browse import Overview
-from fdbqueue.service.bulk.batches import Batch, Batches, check_move, move_now
+from fdbqueue.service.bulk.move import check_move, move_now
 from fdbqueue.service.bulk.recount import recount
 from fdbqueue.service.bulk.remove import (
     clear,
@@ -572,21 +572,22 @@ class Queue(AsyncVerbs):
             raise
         self.ack(item)
 
-    def wait_for_items(self, seconds: float, *, to_lease: bool = False) -> bool:
+    def wait_for_items(
+        self,
+        seconds: float,
+        *,
+        to_lease: bool = False,
+        waits_while: Callable[[], bool] | None = None,
+    ) -> bool:
         """Wait until there may be an item to take, at most this many seconds; tell whether so.
 
-        Args:
-            to_lease: Whether it will be leased: then also while ``max_leased`` keeps items back.
+        To lease it (``to_lease``), also while ``max_leased`` keeps items back.
         """
-        deadline = deadline_after(self.name, seconds)
-        consumer = self._consumer
+        consumer, deadline = self._consumer, deadline_after(self.name, seconds)
         item_wait = consumer.lease_wait if to_lease else consumer.item_wait
         find = functools.partial(first_with_items, consumers=(consumer,), to_lease=to_lease)
-
-        def look() -> bool:
-            return self._runner.read(None, find) is not None
-
-        return bool(item_wait.until(look, deadline, database=self.database))
+        look = functools.partial(self._runner.read, None, find)
+        return item_wait.until(look, deadline, waits_while, self.database) is not None
 
     def held_until(
         self, *, to_lease: bool = False, tr: Transaction | None = None
@@ -680,8 +681,8 @@ class Queue(AsyncVerbs):
     def has_item(self, item_id: str, *, tr: Transaction | None = None) -> bool:
         """Tell whether an item is in the queue, whatever state it is in.
 
-        Unlike :meth:`get` it also finds one in a batch, or on its way to a popper: by a snapshot
-        read of all batches and handoffs, if it is nowhere else.
+        Unlike :meth:`get` it also finds one on its way to a popper: by a snapshot read of all
+        handoffs, if it is nowhere else.
 
         Raises:
             InvalidInput: It is not an item's id in this queue.
@@ -861,60 +862,62 @@ class Queue(AsyncVerbs):
         count = functools.partial(self._counters.dead_by_reason, limit=limit)
         return self._runner.read(tr, count)
 
+    # Word from others than the worker
+
+    def give_back(
+        self,
+        ids: Iterable[str] | None = None,
+        *,
+        worker: str | None = None,
+        spend: bool = True,
+        leased_before: datetime.datetime | None = None,
+        limit: int | None = None,
+        on_given_back: Callable[[int], None] = lambda _: None,
+    ) -> int:
+        """Give back leased items to their places, without their tokens; count them.
+
+        For what a dead worker holds. One that lives learns by :class:`LeaseLost`, and others may do
+        the same work meanwhile. In transactions of up to 200 items, each all or nothing.
+
+        Args:
+            ids: Which items; None for all that are leased when it begins.
+            worker: Only what the worker with this name holds, what it has leased ahead included.
+            spend: Whether the attempt counts, as of a lease that expires: its failure is noted, and
+                the last one of ``max_attempts`` makes a dead letter. False for as they were.
+            leased_before: Only leases that began before this moment.
+            limit: The most to give back.
+            on_given_back: Called after each transaction, with how many it gave back.
+
+        Raises:
+            InvalidInput: One is not an item's id in this queue, or the worker has no valid name.
+        """
+        give_back = self.parts.returns.give_back
+        return give_back(ids, worker, leased_before, limit, on_given_back, spend=spend)
+
+    def run_now(
+        self,
+        ids: Iterable[str] | None = None,
+        *,
+        due_before: datetime.datetime | None = None,
+        limit: int | None = None,
+        on_ready: Callable[[int], None] = lambda _: None,
+    ) -> int:
+        """Make delayed items ready before their time, at their own places; count them.
+
+        Their attempts stay, and the queue's limits hold. In transactions as :meth:`give_back`.
+
+        Args:
+            ids: Which items; None for all that are delayed when it begins.
+            due_before: Only those whose delay ends before this moment.
+            limit: The most to make ready.
+            on_ready: Called after each transaction, with how many it made ready.
+
+        Raises:
+            InvalidInput: One is not an item's id in this queue.
+        """
+        return self.parts.returns.run_now(ids, due_before, limit, on_ready)
+
     # Many items at a time
-
-    def lease_batch(
-        self, count: int, *, end: End = "min", seconds: Duration = 60, owner: bytes | None = None
-    ) -> Batch:
-        """Lease items from one end under one token, for a drain that moves them elsewhere.
-
-        Several times as fast as :meth:`lease_many`. They count as ready until they are
-        acknowledged, and are shown in no state. Requeued, or when the time is over, they
-        return to their places as they were, with no attempt counted.
-
-        Args:
-            owner: Sixteen bytes by which :meth:`settle_batch` finds it; an owner has one
-                batch at a time. None for no owner.
-
-        Returns:
-            The items, in order; empty when the queue is.
-        """
-        self._check(count, end)
-        return self._batches.lease(count, end, seconds, owner)
-
-    def ack_batch(self, batch: Batch, *, tr: Transaction | None = None) -> None:
-        """Remove a batch's items for good.
-
-        Also after its time, as long as no pop or lease has returned them to the queue.
-
-        Raises:
-            LeaseLost: It is not held any more; all its items are back in the queue, or
-                were taken by other clients.
-        """
-        self._batches.ack(batch, tr)
-
-    def return_batch(self, batch: Batch, *, tr: Transaction | None = None) -> None:
-        """Return a batch's items to their places as they were.
-
-        Raises:
-            LeaseLost: It is not held any more.
-        """
-        self._batches.requeue(batch, tr)
-
-    def settle_batch(self, owner: bytes, done_ids: Iterable[str] = ()) -> int:
-        """Finish the batch of an owner that died: remove what is done, requeue the rest.
-
-        The items that are done are removed wherever they are by now. That is all in one
-        transaction as long as the batch is held; later there is one for each 500 items.
-
-        Args:
-            owner: Whose batch.
-            done_ids: The items that need not be done again; others than the batch's too.
-
-        Returns:
-            How many were removed.
-        """
-        return self._batches.settle(owner, done_ids)
 
     def move_many(
         self,
@@ -962,7 +965,7 @@ class Queue(AsyncVerbs):
         """Remove items for good by their ids, whatever state they are in; count them.
 
         In transactions of up to 500 items. The worker that holds a lease of one learns of it
-        by :class:`LeaseLost`; so does the owner of a batch with one in it.
+        by :class:`LeaseLost`.
         """
         places = (self._store.keys.place_named(item_id) for item_id in item_ids)
         return remove_places(self.database, self._store, places)
@@ -978,14 +981,14 @@ class Queue(AsyncVerbs):
     ) -> int:
         """Remove the items that are in a state when it starts, and return how many.
 
-        Of those that come to it meanwhile, some may be among them: those whose places are before
-        the last of these. In bounded transactions; ``on_removed`` is called after each, with how
-        many it removed.
+        And of those that come to it meanwhile, those whose places are before the last of these. In
+        bounded transactions; ``on_removed`` is called after each, with how many it removed.
 
         Args:
             state: ``"ready"``, ``"leased"``, ``"delayed"`` or ``"dead"``.
             limit: The most to remove, the first in their order; None for all.
-            reason, died_before: Only dead letters, as :meth:`redrive` chooses them.
+            reason: Only dead letters of this reason, as :meth:`redrive` chooses them.
+            died_before: Only those that died before, likewise.
 
         Raises:
             InvalidInput: There is no such state, or items in it have not died.
@@ -1034,10 +1037,6 @@ class Queue(AsyncVerbs):
         """
         sweep = self.parts.responses.sweep
         return sum(iter(lambda: run(self.database, sweep, wrote=bool), 0))
-
-    @functools.cached_property
-    def _batches(self) -> Batches:
-        return Batches(self.parts)
 
     def _check(self, count: int, end: str) -> None:
         if type(count) is not int or not 1 <= count <= MAX_ITEMS_A_CALL:

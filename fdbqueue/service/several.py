@@ -307,15 +307,21 @@ class SeveralQueues:
 
     # Wait, and look
 
-    def wait_for_items(self, seconds: float, *, to_lease: bool = False) -> bool:
-        """Wait until a queue may have an item, at most this many seconds; tell whether one may."""
+    def wait_for_items(
+        self,
+        seconds: float,
+        *,
+        to_lease: bool = False,
+        waits_while: Callable[[], bool] | None = None,
+    ) -> bool:
+        """Wait as :meth:`Queue.wait_for_items` does, for an item of any of the queues."""
         wait = ItemWait(self._group.watches(self._kept.names, to_lease=to_lease))
 
         def look() -> bool:
             return self.look_in(wait, to_lease=to_lease)
 
         deadline = deadline_after(self.name, seconds)
-        return bool(wait.until(look, deadline, database=self.database))
+        return bool(wait.until(look, deadline, waits_while, self.database))
 
     def look_in(self, wait: ItemWait, *, to_lease: bool) -> bool:
         """Look whether a queue may have an item for a popper, and say where to wait."""
@@ -353,20 +359,9 @@ class SeveralQueues:
 
         Without ``tr``, of 1,000 queues at a time.
         """
-        queues = self.queues()
-
-        def read(transaction: Transaction, some: Sequence[Queue] = queues) -> int:
-            return sum([max(0, counts.ready) for counts in counts_of(transaction, some)])
-
-        if tr is not None:
-            return read(tr)
-        parts = [queues[at : at + MAX_QUEUES] for at in range(0, len(queues), MAX_QUEUES)]
-        return sum(
-            [
-                run(self.database, functools.partial(read, some=some), read_only=True)
-                for some in parts
-            ]
-        )
+        if tr is None:
+            return self.count("ready")
+        return sum([max(0, counts.ready) for counts in counts_of(tr, self.queues())])
 
     def limited_to(self, allows: Callable[[str], bool]) -> SeveralQueues:
         """Return the same, with those queues alone that a function allows by their names.
@@ -379,6 +374,61 @@ class SeveralQueues:
         """
         directory = _AllowedOnly(self._directory, allows)
         return SeveralQueues(directory, self.names, self._group)
+
+    # Word from others than the worker
+
+    def give_back(
+        self,
+        *,
+        worker: str | None = None,
+        spend: bool = True,
+        leased_before: datetime.datetime | None = None,
+        limit: int | None = None,
+        on_given_back: Callable[[int], None] = lambda _: None,
+    ) -> int:
+        """Give back what is leased of all of them, as :meth:`Queue.give_back` does; count it."""
+        give_back = functools.partial(
+            Queue.give_back,
+            worker=worker,
+            spend=spend,
+            leased_before=leased_before,
+            on_given_back=on_given_back,
+        )
+        return self._in_each("leased", give_back, limit)
+
+    def run_now(
+        self,
+        *,
+        due_before: datetime.datetime | None = None,
+        limit: int | None = None,
+        on_ready: Callable[[int], None] = lambda _: None,
+    ) -> int:
+        """Make delayed items of all of them ready, as :meth:`Queue.run_now` does; count them."""
+        run_now = functools.partial(Queue.run_now, due_before=due_before, on_ready=on_ready)
+        return self._in_each("delayed", run_now, limit)
+
+    def count(self, state: str) -> int:
+        """Return how many items are in a state in all of them, without counting them."""
+        return sum(number for _queue, number in self.counted(state))
+
+    def _in_each(self, state: str, verb: Callable[..., int], limit: int | None) -> int:
+        """Call a verb of each queue that has items in a state, up to a limit of items."""
+        done = 0
+        for queue, _number in self.counted(state):
+            if limit is not None and done >= limit:
+                break
+            done += verb(queue, limit=None if limit is None else limit - done)
+        return done
+
+    def counted(self, state: str) -> Iterator[tuple[Queue, int]]:
+        """Yield the queues that have items in a state, each with the number; 1,000 at a time."""
+        names = iter(self._expanded() if self._by_index else self._listed().names)
+        while some := [*map(self._directory.queue, itertools.islice(names, MAX_QUEUES))]:
+            read = functools.partial(counts_of, queues=some)
+            counts = run(self.database, read, read_only=True)
+            for queue, one in zip(some, counts, strict=True):
+                if (number := getattr(one, state)) > 0:
+                    yield queue, number
 
     # What the takes share
 

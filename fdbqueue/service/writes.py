@@ -71,7 +71,7 @@ class SharedTransaction:
             queue with shards; None if nothing is.
         uniques: By the digest of a unique key: the read that finds the item that has it; the item,
             once it is known.
-        handed: The items of handoffs and batches that may have unique keys, by their places; None
+        handed: The items of handoffs that may have unique keys, by their places; None
             until they are read.
         read_bytes: How long the values are that it has read for results.
         lacks_format: Whether the queue has no format yet; known once :meth:`check_format` has

@@ -15,7 +15,7 @@ class TasksConfig(AppConfig):
     fdbqueue_reading = "fdbqueue.tasks.pages.reading_of_tasks"
     fdbqueue_pages = "fdbqueue.tasks.pages.functions_and_schedules.more_pages"
     fdbqueue_find_task = "fdbqueue.tasks.pages.find_task"
-    fdbqueue_actions = "fdbqueue.tasks.pages.task_page.ACTIONS"
+    fdbqueue_actions = "fdbqueue.tasks.pages.schedule_actions.ACTIONS"
 
     def ready(self) -> None:
         """Register the checks of Django's Tasks, and the queues of tasks."""

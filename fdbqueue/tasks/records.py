@@ -40,7 +40,7 @@ from typing import Any, NamedTuple
 from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.service import MAX_SECONDS, MAX_WORKER_CHARACTERS
+from fdbqueue.service import AHEAD, MAX_SECONDS
 from fdbqueue.service.storage.item_keys import packed as packed_element
 from fdbqueue.tasks.compat import TaskResult, TaskResultStatus
 from fdbqueue.tasks.function_counters import FunctionCounters
@@ -348,23 +348,14 @@ def _pending_begin(queue: str) -> bytes:
     return encoded(pending(queue, "")).removesuffix(_PENDING_END)
 
 
-#: Behind the name of the worker in a lease that it got together with others, ahead.
-_AHEAD = " (ahead)"
-
-
-def ahead(worker: str) -> str:
-    """Return the name under which a worker leases tasks before it can begin them."""
-    return worker[: MAX_WORKER_CHARACTERS - len(_AHEAD)] + _AHEAD
-
-
 def is_ahead(worker: str | None) -> bool:
     """Tell whether a lease was of a task that may not have begun, by its worker's name."""
-    return worker is not None and worker.endswith(_AHEAD)
+    return worker is not None and worker.endswith(AHEAD)
 
 
 def name_of(worker: str | None) -> str:
     """Return the name of the worker that has a lease."""
-    return (worker or "unknown").removesuffix(_AHEAD)
+    return (worker or "unknown").removesuffix(AHEAD)
 
 
 def stored(attempts: Attempts) -> dict[str, Any]:

@@ -43,6 +43,9 @@ Clocks that differ: a slot is due by the fastest clock of all workers, and then 
 A state that is more than a day ahead of a worker's clock was written by a clock that was wrong; the
 worker logs that and begins again, so that no clock can stop a schedule.
 
+A schedule may be *held*, go on, and run now (:mod:`fdbqueue.tasks.schedules_by_hand`). A worker
+that finds it held at step 1 does nothing.
+
 Two versions of the setting, as while a project is deployed: each version's times are in the state,
 the four latest, and neither drops the slots of the other. A slot that both have is enqueued once.
 Times that were removed and come back count as times that had no workers meanwhile.
@@ -394,6 +397,10 @@ class ScheduleState(NamedTuple):
             return self._replace(times=times)
         return ScheduleState(slot, times, last or self.last)
 
+    def stored(self) -> bytes:
+        """Return the value of its key."""
+        return json.dumps(self._asdict(), separators=(",", ":")).encode()
+
     @property
     def newest(self) -> int:
         """The latest slot of all."""
@@ -413,6 +420,17 @@ def state_in(found: Any) -> ScheduleState:
     stored = json.loads(bytes(found))
     times = tuple((text, slot) for text, slot in stored["times"])
     return ScheduleState(stored["slot"], times, stored.get("last", ""))
+
+
+def held_key_of(backend: Any, schedule: Schedule) -> bytes:
+    """Return the key that says since when a schedule is held."""
+    key: bytes = backend.records.state_key("held", backend.alias, schedule.name)
+    return key
+
+
+def held_in(found: Any) -> int | None:
+    """Return since when a schedule is held, in microseconds; None if the value is absent."""
+    return int(bytes(found)) if found.present() else None
 
 
 class DueSchedules:
@@ -461,11 +479,14 @@ class DueSchedules:
             return False
         result = schedule.result(self._backend.alias)
         push = self._backend.prepare(result)
-        key = key_of(self._backend, schedule)
+        key, held = key_of(self._backend, schedule), held_key_of(self._backend, schedule)
 
         def enqueue_if_due(tr: Transaction) -> Any:
             """Return the item that was pushed, None if there was nothing to do."""
+            is_held = tr[held]
             state = self._state(tr, key, schedule)
+            if is_held.present():
+                return None
             known = dict(state.times).get(schedule.times.text)
             is_due = known is not None and slot > max(known, state.slot)
             if not is_due and known is not None and known >= slot:
@@ -473,14 +494,14 @@ class DueSchedules:
             (item,) = push(tr) if is_due else (None,)
             last = None if item is None else "" if item.existing else result.id
             dealt = state.dealt(schedule.times.text, slot, last)
-            tr[key] = json.dumps(dealt._asdict(), separators=(",", ":")).encode()
+            tr[key] = dealt.stored()
             return item
 
         item = run(self._database, enqueue_if_due)
         self._known[schedule.name] = slot
         if item is None:
             return False
-        self._tell_enqueued(schedule, slot, result, item)
+        tell_enqueued(self._backend, schedule, slot, result, item)
         return True
 
     def _state(self, tr: Transaction, key: bytes, schedule: Schedule) -> ScheduleState:
@@ -491,15 +512,6 @@ class DueSchedules:
         logger.warning("a schedule was ahead of the clock by more than a day", extra=facts)
         return ScheduleState()
 
-    def _tell_enqueued(self, schedule: Schedule, slot: int, result: Any, item: Any) -> None:
-        facts = {"schedule": schedule.name, "slot": str(moment(slot)), "task": schedule.task}
-        if item.existing:
-            logger.info("a scheduled task is there already", extra=facts)
-            return
-        logger.info("a scheduled task was enqueued", extra={**facts, "id": result.id})
-        change(result, enqueued_at=local(item.pushed_at))
-        task_enqueued.send(type(self._backend), task_result=result)
-
     def _log_failure(self, schedule: Schedule, error: BaseException) -> None:
         facts = {"schedule": schedule.name, "task": schedule.task, "error": type(error).__name__}
         if is_engines(error):
@@ -507,6 +519,20 @@ class DueSchedules:
             logger.warning("the engine has failed; a schedule is tried again", extra=facts)
         else:
             logger.error("a scheduled task cannot be enqueued", extra=facts, exc_info=error)
+
+
+def tell_enqueued(
+    backend: Any, schedule: Schedule, slot: int | None, result: Any, item: Any
+) -> None:
+    """Log that a task was enqueued, for a slot or for none, and send the signal of that."""
+    facts = {"schedule": schedule.name, "task": schedule.task}
+    facts |= {} if slot is None else {"slot": str(moment(slot))}
+    if item.existing:
+        logger.info("a scheduled task is there already", extra=facts)
+        return
+    logger.info("a scheduled task was enqueued", extra={**facts, "id": result.id})
+    change(result, enqueued_at=local(item.pushed_at))
+    task_enqueued.send(type(backend), task_result=result)
 
 
 def is_engines(error: BaseException) -> bool:

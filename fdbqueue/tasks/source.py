@@ -71,6 +71,7 @@ from fdbqueue.service import (
     Item,
     Queue,
     SeveralQueues,
+    ahead,
     moment,
     now_us,
     run,
@@ -81,7 +82,6 @@ from fdbqueue.tasks.notes import NotesWriter, as_stored
 from fdbqueue.tasks.records import (
     Records,
     TaskCall,
-    ahead,
     is_abort_asked,
     is_pending,
     item_place,
@@ -274,11 +274,11 @@ class TaskSource:
 
     # The verbs of a queue
 
-    def wait_for_items(self, seconds: float, *, to_lease: bool = True) -> bool:
+    def wait_for_items(self, seconds: float, *, to_lease: bool = True, **how: Any) -> bool:
         """Wait until there may be a task, at most this many seconds; tell whether so."""
         if self._beside is not None and to_lease:
-            return self._beside.wait_for_items(seconds)
-        return self._queue.wait_for_items(seconds, to_lease=to_lease)
+            return self._beside.wait_for_items(seconds, **how)
+        return self._queue.wait_for_items(seconds, to_lease=to_lease, **how)
 
     def held_until(self, *, to_lease: bool = True) -> datetime.datetime | None:
         """Return until when limits keep back tasks; None for no tasks or no limits."""

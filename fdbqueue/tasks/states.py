@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from fdbqueue import service
 from fdbqueue.exceptions import path_of
-from fdbqueue.service import LEASE_EXPIRED, Failure, Item, now_us
+from fdbqueue.service import GIVEN_BACK, LEASE_EXPIRED, Failure, Item, now_us
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.exceptions import TaskBuried, TaskTimeout, WorkerDied
 from fdbqueue.tasks.notes import Progress, progress_in
@@ -264,8 +264,10 @@ def _with_death(
 
 
 def _may_have_waited(failure: Failure | None) -> bool:
-    """Tell whether a lease has expired whose task a worker may not have begun."""
-    return failure is not None and failure.reason == LEASE_EXPIRED and is_ahead(failure.worker)
+    """Tell whether a lease expired, or was given back, whose task a worker may not have begun."""
+    if failure is None or failure.reason not in {LEASE_EXPIRED, GIVEN_BACK}:
+        return False
+    return is_ahead(failure.worker)
 
 
 def _ended(result_id: str, record: dict[str, Any]) -> TaskState:

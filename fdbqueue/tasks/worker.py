@@ -82,7 +82,6 @@ class TaskWorker:
         on_end: Called with the end of each attempt once it is committed, one call at a time; with
             None if the lease was lost.
         on_stop: Called when an interrupt ends the work, with the number of running tasks.
-        on_beat: Called at least every two seconds while the worker is alive.
         watch: What is shared with a parent that ends this process if an attempt does not end.
         left: The attempts that the process before held when it was ended for that: first of all,
             those that are over fail, and the others are requeued.
@@ -106,7 +105,6 @@ class TaskWorker:
         let_in: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
         on_end: Callable[[AttemptEnd | None], None] | None = None,
         on_stop: Callable[[int], None] = lambda _: None,
-        on_beat: Callable[[], None] = lambda: None,
         watch: ParentWatch | None = None,
         left: Sequence[LeftAttempt] = (),
     ) -> None:
@@ -123,7 +121,6 @@ class TaskWorker:
         self._let_in = let_in
         self._on_end = on_end
         self._on_stop = on_stop
-        self._on_beat = on_beat
         options = backend.settings
         taken = _TakenQueues(backend, names, excluded)
         self.queue = taken.queue(catalog)
@@ -245,7 +242,6 @@ class TaskWorker:
     def _wait_for_house(self) -> None:
         while self._house.is_at_work():
             self._own_threads.check()
-            self._on_beat()
             with self._let_in():
                 self._house.join(_BEAT_SECONDS)
 
@@ -279,7 +275,6 @@ class TaskWorker:
             on_end=self._ended,
             on_free=self._tell_finished,
             on_stop=self._on_stop,
-            on_beat=self._on_beat,
             home_of=self._home,
             threads=self._own_threads,
         )
@@ -306,7 +301,6 @@ class TaskWorker:
         logger.warning("the engine has failed; the worker will try again", extra=facts)
         deadline = monotonic() + seconds
         while self._goes_on() and monotonic() < deadline:
-            self._on_beat()
             with self._let_in():
                 time.sleep(_BEAT_SECONDS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -32,7 +33,8 @@ def kill(queue, *reasons):
 
 def post(api, verb, **body):
     """Send a request to the queue, and return its answer, which is as the schema says."""
-    return check(f"queues_{verb}", api.post(f"/api/queues/mail/{verb}/", body))
+    name = verb.replace("-", "_")
+    return check(f"queues_{name}", api.post(f"/api/queues/mail/{verb}/", body))
 
 
 def test_what_became_of_an_item_is_shown(api, queues):
@@ -177,6 +179,31 @@ def test_a_request_whose_time_is_over_tells_what_was_done(api, queues, monkeypat
     check_shape(response, 503, "deadline_exceeded")
 
 
+def test_give_back(api, mail):
+    """What a worker holds, up to a limit; or some by their ids, as they were."""
+    mail.lease_many(3, worker="dead:1")
+    (other,) = mail.lease_many(1, worker="alive:2")
+    give_back = functools.partial(post, api, "give-back")
+    assert give_back(worker="dead:1", limit=2) == {"given_back": 2, "more": True}
+    assert give_back(worker="dead:1", limit=2) == {"given_back": 1, "more": False}
+    assert give_back(ids=[]) == {"given_back": 0, "more": False}
+    assert [item.attempts for item in mail.peek_many(4)] == [1, 1, 1, 0]
+    assert give_back(ids=[other.id, ITEM], worker="dead:1")["given_back"] == 0
+    assert give_back(ids=[other.id, ITEM], spend=False)["given_back"] == 1
+    assert mail.get(other.id).attempts == 0
+    lost = api.post("/api/queues/mail/ack/", {"lease": other.lease})
+    check_shape(lost, 409, "lease_lost")
+
+
+def test_run_now(api, mail):
+    """By ids, up to a limit, or all."""
+    later = [mail.push(number, delay=600) for number in range(4)]
+    assert post(api, "run-now", ids=[later[2].id, ITEM]) == {"made_ready": 1, "more": False}
+    assert post(api, "run-now", limit=1) == {"made_ready": 1, "more": True}
+    assert post(api, "run-now") == {"made_ready": 2, "more": False}
+    assert mail.counts().delayed == 0
+
+
 def test_remove(api, mail):
     """An item in any state; the second time it is not found."""
     leased = mail.lease()
@@ -215,6 +242,17 @@ BAD: list[tuple[str, Any]] = [
     ("redrive", {"limit": "1"}),
     ("redrive", {"state": "dead"}),
     ("redrive", []),
+    ("give-back", {}),
+    ("give-back", {"limit": 5}),
+    ("give-back", {"ids": None}),
+    ("give-back", {"worker": ""}),
+    ("give-back", {"worker": "a\n"}),
+    ("give-back", {"worker": "w" * 201}),
+    ("give-back", {"worker": "a", "spend": "no"}),
+    ("give-back", {"worker": "a", "leased_before": "2026-01-01"}),
+    ("run-now", {"ids": ["!"]}),
+    ("run-now", {"limit": 0}),
+    ("run-now", {"spend": True}),
     ("purge", {}),
     ("purge", {"state": None}),
     ("purge", {"state": "all"}),

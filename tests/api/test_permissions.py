@@ -34,6 +34,8 @@ VERBS = [
     ("get", "/api/queues/mail/dead-reasons/", None, "view_queue"),
     ("post", "/api/queues/mail/bury/", {"id": ITEM}, "manage_queue"),
     ("post", "/api/queues/mail/redrive/", {}, "manage_queue"),
+    ("post", "/api/queues/mail/give-back/", {"worker": "dead:1"}, "manage_queue"),
+    ("post", "/api/queues/mail/run-now/", {}, "manage_queue"),
     ("post", "/api/queues/mail/purge/", {"state": "dead"}, "manage_queue"),
     ("delete", f"/api/queues/mail/items/{ITEM}/", None, "manage_queue"),
     ("post", "/api/queues/mail/push/", {"value": 1}, "push_queue"),

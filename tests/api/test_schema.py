@@ -33,7 +33,10 @@ OPERATIONS = {
     if path.startswith("/api/queues/")
 }
 #: Operations that may be repeated without a key: again they find less to do.
-WITHOUT_KEY = {"queues_bury", "queues_pause", "queues_purge", "queues_redrive", "queues_resume"}
+WITHOUT_KEY = {
+    f"queues_{name}"
+    for name in ("bury", "give_back", "pause", "purge", "redrive", "resume", "run_now")
+}
 each_operation = cases("name", OPERATIONS)
 
 

@@ -69,7 +69,7 @@ def addresses(name):
     for mount in ("/api/queues/", "/queues/", "/admin/fdbqueue/queuename/"):
         found += [f"{mount}{name}/", f"{mount}{name}/items/", f"{mount}{name}/items/{ITEM}/"]
     verbs = {path.split("/")[4] for _, path, _ in REQUESTS if path.count("/") > 4}
-    verbs |= {"bury", "redrive", "purge", "dead-reasons", "nothing"}
+    verbs |= {"bury", "redrive", "give-back", "run-now", "purge", "dead-reasons", "nothing"}
     found += [f"/api/queues/{name}/{verb}/" for verb in sorted(verbs)]
     found += [f"/queues/{name}/tasks/{ITEM}/", f"/queues/-/find/?queue={name}&id={ITEM}"]
     return [*found, f"/queues/{name}/items/a/b/", f"/queues/{name}/a/b/", f"/queues/{name}"]

@@ -52,6 +52,8 @@ class Endpoint:
                 "queues_lease": {},
                 "queues_bury": {"id": self.item},
                 "queues_redrive": {},
+                "queues_give_back": {"worker": "dead:1"},
+                "queues_run_now": {},
                 "queues_purge": {"state": "dead"},
             }
             more = {"data": bodies.get(self.name, {"lease": self.lease}), **more}

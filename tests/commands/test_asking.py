@@ -20,6 +20,10 @@ ASKED = {
     REDRIVE: (["mail", "--limit=1"], "Requeue 1 of 2 dead items in 'mail'? ", [4, 1, 1, 1]),
     REMOVE: (["mail", "{id}", "{id}"], "Remove 1 item from 'mail' for good? ", [2, 1, 1, 2]),
 }
+ASKED |= {
+    "queue_give_back": (["mail", "--all"], "Give back 1 leased item in 'mail'? ", [4, 0, 1, 2]),
+    "queue_run_now": (["mail"], "Make 1 delayed item in 'mail' ready now? ", [4, 1, 0, 2]),
+}
 BEFORE = [3, 1, 1, 2]
 
 

@@ -27,12 +27,13 @@ from fdbqueue.service.tools.examination import Examiner
 from fdbqueue.service.transactions import receipts_of
 from tests.concurrency.census import assert_counted
 from tests.concurrency.conftest import clock
+from tests.concurrency.requests import ask
 from tests.faults.faulty import Fault, Faulty
 from tests.injection import time_ahead
 
 __all__ = ["clock"]
 
-CHECKS = ["format", "pause", "attention", "overdue", "drains", "items", "counts"]
+CHECKS = ["format", "pause", "attention", "overdue", "items", "counts"]
 #: Of the queues that are named, or of all.
 NAMED = ["load", "limits"]
 #: The check of the embedded engine's file.
@@ -79,7 +80,6 @@ def test_all_is_well(examine, mail):
     """Each check has its line, and the exit code is 0."""
     mail.lease(seconds=600)
     mail.push("later", delay=600)
-    mail.lease_batch(3)
     quakes = fdbqueue.queue("quakes")
     quakes.push_many([("a", 1.5), ("b", -1), ("c", -2)])
     quakes.pop()
@@ -255,9 +255,10 @@ def test_items_that_cannot_be_decoded(examine, mail):
 
 
 def test_what_is_overdue(examine, mail):
-    """Leases, delays and batches that have expired are a warning; --repair puts them back."""
+    """Leases, delays and handoffs that have expired are a warning; --repair puts them back."""
+    ask(mail, "min", 2, seconds=1)
+    popped = mail.pop().value
     mail.lease(seconds=0)
-    mail.lease_batch(2, seconds=0)
     mail.push("due", delay=0.001)
     while service_clock.now_us() <= max(_dues(mail)):
         pass
@@ -266,12 +267,8 @@ def test_what_is_overdue(examine, mail):
     assert mail.counts().leased == 0 or "1 lease" in found["overdue"]["detail"]
     assert "1 handoff" in found["overdue"]["detail"]
     code, found = examine("mail", "--repair", "--no-input")
-    assert (code, found["overdue"]["is_repaired"], found["drains"]["is_repaired"]) == (
-        0,
-        True,
-        True,
-    )
-    assert [item.value for item in mail] == [*range(10), "due"]
+    assert (code, found["overdue"]["is_repaired"]) == (0, True)
+    assert [item.value for item in mail] == [*({*range(10)} - {popped}), "due"]
     assert set(status(examine("mail")[1]).values()) == {"ok"}
     assert_counted(mail)
 
@@ -335,17 +332,6 @@ def test_what_is_left_is_not_repaired():
     repaired = finding.repaired()
     assert (repaired.status, repaired.is_repaired) == ("warning", False)
     assert repaired.detail == "5 wait; requeued 3, and some are left"
-
-
-def test_more_drains_than_are_read_at_once(examine, mail, monkeypatch):
-    """All that killed drains were noted to hold is counted, and forgotten."""
-    monkeypatch.setattr("fdbqueue.service.tools.examination._HOLDS_AT_ONCE", 2)
-    place = mail.subspace.key() + b"\xff\x20"
-    write({place + bytes([number]) * 16: b"" for number in range(5)})
-    assert Examiner(mail).stale_holds() == 5
-    _, found = examine("mail", "--repair", "--no-input")
-    assert found["drains"]["detail"].endswith("; removed 5")
-    assert Examiner(mail).stale_holds() == 0
 
 
 @pytest.mark.parametrize("seed", range(5))

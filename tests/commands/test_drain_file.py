@@ -323,8 +323,8 @@ def test_a_lease_that_is_lost(file, mail):
     """A batch that somebody else has by then is cut off the file again, and an error."""
     with ItemsFile(str(file)) as opened:
         sink = FileSink(mail, opened)
-        sink.take(mail.lease_batch(5, owner=opened.owner))
-        late = mail.lease_batch(5, seconds=0)
+        sink.take(mail.lease_many(5, worker=opened.worker))
+        late = mail.lease_many(5, seconds=0, worker=opened.worker)
         assert mail.pop().value["number"] == 5
         with pytest.raises(LeaseLost):
             sink.take(late)
@@ -338,7 +338,7 @@ def test_nobody_knows_whether_it_was_acknowledged(engine_error, file, mail):
     with ItemsFile(str(file)) as opened:
         sink = FileSink(conf.catalog().over(faulty).queue("mail"), opened)
         with pytest.raises(OutcomeUnknown) as caught:
-            sink.take(mail.lease_batch(5, owner=opened.owner))
+            sink.take(mail.lease_many(5, worker=opened.worker))
         text = explain(caught.value, 0, mail, sink)
     assert text.endswith(
         "The last 5 lines of the file may still be in the queue: run the command again with "

@@ -27,6 +27,11 @@ VALUES = {
     "id": "FQEBDbYb3GbgT4gq4jbixKtEGZ-DxqMA",
     "ids": "FQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQA",
 }
+#: Options without which a command does nothing.
+MORE = {
+    "queue_give_back": ["--all"],
+    "queue_work": ["--handler=tests.commands.handlers.note"],
+}
 
 
 def call_of(command):
@@ -38,8 +43,8 @@ def call_of(command):
         if action.dest in VALUES and not action.option_strings
     ]
     asks = command != "queue_drain" and any(action.dest == "interactive" for action in actions)
-    handler = ["--handler=tests.commands.handlers.note"] if command == "queue_work" else []
-    return [command, *needed, *(["--no-input"] if asks else []), *handler]
+    more = MORE.get(command, [])
+    return [command, *needed, *(["--no-input"] if asks else []), *more]
 
 
 COMMANDS = sorted(path.stem for path in (ROOT / "fdbqueue/management/commands").glob("queue_*.py"))
@@ -203,7 +208,10 @@ def test_a_wrong_setting(call, settings):
     assert caught.value.returncode == 1
 
 
-OF_FAMILIES = ("queue_list", "queue_doctor", "queue_pause", "queue_resume", "queue_work")
+OF_FAMILIES = (
+    *("queue_doctor", "queue_give_back", "queue_list", "queue_pause", "queue_resume"),
+    *("queue_run_now", "queue_work"),
+)
 
 
 #: What each command does not take.
@@ -219,6 +227,10 @@ WRONG_USAGE = {
         *("mail --output=x --discard", "mail --output=x --resume --force"),
         *("mail --output=x --no-input", "mail --batch=10001", "mail --limit=0"),
         *("mail --lease-seconds=-1", "mail quakes"),
+    ],
+    "queue_give_back": [
+        *("", "mail", "mail --no-input", "mail --worker=a --all", "user-* --id=x --no-input"),
+        *("mail --worker=", "mail --all --limit=0"),
     ],
     "queue_list": [
         *("--watch", "--by-priority", "--family", "--minutes=1440", "--engine-timeout=nan"),
@@ -238,6 +250,7 @@ WRONG_USAGE = {
     "queue_redrive": ["mail --limit=0", "mail --id=x --no-input"],
     "queue_remove": ["mail x --no-input"],
     "queue_resume": [""],
+    "queue_run_now": ["", "mail --limit=0", "user-* --id=x --no-input"],
     "queue_show": ["mail x"],
     "queue_work": [
         *("mail", "--handler=print", "mail --handler=print --concurrency=257"),

@@ -22,7 +22,7 @@ def mail(settings, monkeypatch):
     queues = {**settings.FDBQUEUE["QUEUES"], "mail": {"kind": "fifo", "max_attempts": 1}}
     settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": queues}
     monkeypatch.setattr("fdbqueue.service.bulk.remove._REMOVED_AT_ONCE", 2)
-    monkeypatch.setattr("fdbqueue.service.consume.dead_letters._REDRIVEN_AT_ONCE", 2)
+    monkeypatch.setattr("fdbqueue.service.consume.returns._AT_ONCE", 2)
     queue = fdbqueue.queue("mail")
     queue.push_many(range(ITEMS))
     queue.lease_many(ITEMS, seconds=0)

@@ -71,7 +71,7 @@ def let_expire() -> Callable[[Queue], None]:
                 tr[row.key] = value[:_UNTIL_AT] + bytes(8) + value[_UNTIL_AT + 8 :]
             for row in tr.get_range(*tables.dues):
                 due = tables.parse_due(bytes(row.key))
-                if due is not None and due.kind is Kind.BATCH:
+                if due is not None and due.kind is Kind.HANDOFF:
                     del tr[row.key]
                     tr[tables.due(0, *due[1:])] = b""
 

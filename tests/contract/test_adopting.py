@@ -27,7 +27,6 @@ class Worker:
         meanwhile: Its database.
         queue: Its queue object, which knows the format.
         held: The items that it leases.
-        batch: The batch that it leases.
         ready: The id of an item that is ready.
         popped: The items that it has popped, for a thread that has gone.
         values: The values of the items that are in the queue, in whatever state.
@@ -45,7 +44,6 @@ class Worker:
         for _ in range(3):
             queue.nack(queue.lease(), retry=False)
         self.held = queue.lease_many(4, seconds=600)
-        self.batch = queue.lease_batch(3, owner=OWNER)
         consumer = queue.parts.consumer
         (self.popped,) = consumer.take_now(consumer.pop_request("min", 3, None))
         self.ready = queue.peek().id
@@ -66,9 +64,7 @@ WRITES = {
     "requeue": lambda worker: worker.queue.requeue(worker.held[0]),
     "requeue leased": lambda worker: worker.queue.parts.consumer.requeue_leased(worker.held),
     "redrive": lambda worker: worker.queue.redrive(),
-    "return_batch": lambda worker: worker.queue.return_batch(worker.batch),
-    "settle_batch": lambda worker: worker.queue.settle_batch(OWNER),
-    "remove from a batch": lambda worker: worker.queue.remove(worker.batch[0].id),
+    "give_back": lambda worker: worker.queue.give_back(),
     "remove": lambda worker: worker.queue.remove(worker.ready),
     "bury": lambda worker: worker.queue.bury(worker.ready),
     "clear_state": lambda worker: worker.queue.clear_state("ready"),
@@ -101,7 +97,6 @@ def stored(database, subspace):
 def values_left(queue):
     """Return the values of all items: those that are leased, and those that pops then get."""
     assert Examiner(queue).strays() == 0
-    queue.settle_batch(OWNER)
     assert_counted(queue)
     leased = queue.page(state="leased", limit=100).items
     taken = [item.value for item in leased]
@@ -229,8 +224,7 @@ def test_acks_and_extends_go_on(worker, new):
     worker.queue.extend(worker.held[0], 900)
     worker.queue.ack(worker.held[1])
     worker.queue.ack_many(worker.held[2:])
-    worker.queue.ack_batch(worker.batch)
-    gone = {item.value for item in (*worker.held[1:], *worker.batch)}
+    gone = {item.value for item in worker.held[1:]}
     assert values_left(new) == sorted(worker.values - gone)
 
 

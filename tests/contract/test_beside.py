@@ -172,7 +172,7 @@ def test_requeue_takes_the_unique_key_again(fifo):
 
 
 def test_has_item(fifo, database):
-    """In every state, in a batch, and on its way to a popper; not once it is gone."""
+    """In every state, and on its way to a popper; not once it is gone."""
     item = fifo.push("a")
     assert fifo.has_item(item.id)
     lease = fifo.lease()
@@ -183,11 +183,6 @@ def test_has_item(fifo, database):
     later = fifo.push("later", delay=3_600)
     assert fifo.has_item(later.id)
     fifo.remove(later.id)
-    batch = fifo.lease_batch(1, owner=b"0123456789abcdef")
-    with pytest.raises(ItemNotFound):
-        fifo.get(item.id)
-    assert fifo.has_item(item.id)
-    fifo.return_batch(batch)
     ask(fifo, "min", 1)  # for a popper that never collects it
     item = fifo.push("b")
     assert fifo.pop().value == "a"

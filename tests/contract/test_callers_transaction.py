@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 
 from fdbqueue.exceptions import ItemNotFound, LeaseLost
@@ -17,7 +15,6 @@ class Stage:
         ready: The ids of the ready items, in order.
         leased: Two leased items.
         dead: The id of a dead letter.
-        batch: A batch of one item.
     """
 
     def __init__(self, kind, database, subspace):
@@ -29,7 +26,6 @@ class Stage:
         self.dead = self.queue.peek().id
         self.queue.bury(self.dead, reason="was bad")
         self.leased = self.queue.lease_many(2, worker="w")
-        self.batch = self.queue.lease_batch(1)
         self.ready = [item.id for item in self.queue]
         self.push(delay=60)
 
@@ -85,7 +81,6 @@ WRITES = {
     "ack": lose,
     "ack many": lambda stage, tr: stage.queue.ack_many(stage.leased, tr=tr),
     "ack while leasing": lambda stage, tr: stage.queue.lease_many(1, ack=stage.leased[:1], tr=tr),
-    "ack a batch": lambda stage, tr: stage.queue.ack_batch(stage.batch, tr=tr),
     "bury": lambda stage, tr: stage.queue.bury(stage.ready[0], reason="bad", tr=tr),
     "clear": lambda stage, tr: stage.queue.clear(tr=tr),
     "extend": lambda stage, tr: stage.queue.extend(stage.leased[0], 900, tr=tr),
@@ -103,7 +98,6 @@ WRITES = {
     "remove a leased item": lambda stage, tr: stage.queue.remove(stage.leased[0].id, tr=tr),
     "remove a dead letter": lambda stage, tr: stage.queue.remove(stage.dead, tr=tr),
     "requeue": lambda stage, tr: stage.queue.requeue(stage.leased[0], tr=tr),
-    "return a batch": lambda stage, tr: stage.queue.return_batch(stage.batch, tr=tr),
 }
 
 
@@ -128,7 +122,5 @@ def test_a_write_in_the_callers_transaction_is_the_callers_to_commit(
     after = stage.seen()
     assert after != before
     assert is_hidden or after == within
-    with contextlib.suppress(LeaseLost):
-        stage.queue.return_batch(stage.batch)  # its items are counted, and not shown
     assert_counted(stage.target)
     assert_counted(stage.queue)

@@ -8,7 +8,7 @@ from fdbqueue.exceptions import CorruptItem, ItemNotFound
 from fdbqueue.service import FifoQueue, Undecodable, run
 from fdbqueue.service.storage.tables import State, TableKeys
 from tests.concurrency.census import assert_counted
-from tests.contract.test_batches import queue
+from tests.contract.test_removing_many import queue
 
 __all__ = ["queue"]
 

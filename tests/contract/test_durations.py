@@ -66,16 +66,6 @@ def test_a_lease_is_as_long_in_either_form(queue, clock, seconds, delta):
         queue.clear()
 
 
-def test_a_batch_is_leased_as_long_in_either_form(queue, clock):
-    """It is requeued at the end of its time, and not before."""
-    queue.push("a")
-    assert queue.lease_batch(1, seconds=DELTA(seconds=5))
-    clock.advance(4.999999)
-    assert queue.pop() is None
-    clock.advance(0.000001)
-    assert queue.pop().value == "a"
-
-
 def test_no_time_at_all_is_no_delay(queue):
     """As 0 is."""
     assert queue.push("x", delay=DELTA(0)).state == "ready"

@@ -124,10 +124,6 @@ def _bury_and(remove):
     return bury
 
 
-def _batch(queue, item_id):
-    queue.ack_batch(queue.lease_batch(1))
-
-
 WAYS_OUT = {
     "pop": lambda queue, _: queue.pop(),
     "pop_many": lambda queue, _: queue.pop_many(5),
@@ -135,7 +131,6 @@ WAYS_OUT = {
     "ack_many": _ack_many,
     "lease_many(ack=)": _ack_with_a_lease,
     "pop of what has expired": _pop_expired,
-    "ack_batch": _batch,
     "remove": lambda queue, item_id: queue.remove(item_id),
     "remove_many": lambda queue, item_id: queue.remove_many([item_id]),
     "clear_state": lambda queue, _: queue.clear_state("ready"),

@@ -77,7 +77,6 @@ VERBS = {
     "pop_waiting": lambda queue: queue.pop(wait=30),
     "pop_in": lambda queue: run(queue.database, lambda tr: queue.pop(tr=tr)),
     "lease": lambda queue: queue.lease(),
-    "lease_batch": lambda queue: queue.lease_batch(1),
     "peek": lambda queue: queue.peek(),
     "page": lambda queue: queue.page(),
     "page of leased": lambda queue: queue.page(state="leased"),
@@ -88,6 +87,8 @@ VERBS = {
     ),
     "recount": lambda queue: queue.recount(),
     "redrive": lambda queue: queue.redrive(),
+    "give_back": lambda queue: queue.give_back(),
+    "run_now": lambda queue: queue.run_now(),
     "clear_state": lambda queue: queue.clear_state("ready"),
 }
 
@@ -99,6 +100,8 @@ def test_other_settings_are_refused(right, wrong, differs, verb, rows):
         right.lease()
     if verb == "redrive":
         right.bury(right.peek().id)
+    if verb == "run_now":
+        right.push(value(right), delay=60)
     before = rows()
     with pytest.raises(FormatMismatch) as caught:
         VERBS[verb](wrong)

@@ -39,7 +39,7 @@ def batches_due(queue):
     keys = queue.parts.store.tables
     read = run(queue.database, lambda tr: [*tr.get_range(*keys.dues)], read_only=True)
     dues = [keys.parse_due(bytes(row.key)) for row in read]
-    return [(one.moment, one.rest) for one in dues if one.kind is Kind.BATCH]
+    return [(one.moment, one.rest) for one in dues if one.kind is Kind.HANDOFF]
 
 
 def test_a_handoff_has_the_row_of_a_batch(rival, everything):

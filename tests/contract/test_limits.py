@@ -215,16 +215,6 @@ def test_under_an_idempotency_key(open_queue):
     assert values(queue.lease_many(5, once="c")) == [2]
 
 
-def test_batches_are_no_leases(open_queue):
-    """They count as ready: a drain may take all items."""
-    queue = open_queue(count=9, max_leased=1)
-    assert queue.lease() is not None
-    batch = queue.lease_batch(5)
-    assert values(batch) == [1, 2, 3, 4, 5]
-    queue.ack_batch(batch)
-    assert_counted(queue)
-
-
 def test_a_wrong_count_is_mended_by_a_recount(open_queue, database):
     """What a foreign writer has done to the count makes the limit wrong by as much."""
     queue = open_queue(count=9, max_leased=2)
@@ -253,7 +243,7 @@ def test_a_wrong_count_is_mended_by_a_recount(open_queue, database):
 
 
 def test_every_way_of_taking_counts(open_queue, database, subspace, clock):
-    """Pops and leases at either end, batches, moves, drains, and what is taken again."""
+    """Pops and leases at either end, moves, drains, and what is taken again."""
     queue = open_queue(count=40, rate="10/s", burst=10)
     other = type(queue)(database, subspace["other"])
     queue.pop()
@@ -262,12 +252,12 @@ def test_every_way_of_taking_counts(open_queue, database, subspace, clock):
     queue.nack(leased)
     assert lease(queue, end="min").value == leased.value
     queue.lease_many(1, end="max")
-    assert len(queue.lease_batch(2)) == 2
+    queue.lease_many(2)
     assert queue.move_many(other, 5) == 2
     for end in ENDS:
         assert pop(queue, end=end) is lease(queue, end=end) is None
         assert queue.move_many(other, 5, end=end) == 0
-        assert queue.lease_batch(5, end=end) == []
+        assert queue.lease_many(5, end=end) == []
     clock.advance(0.1)
     assert len(Batcher(queue).next()) == 1
     clock.advance(0.2)

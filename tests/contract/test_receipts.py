@@ -105,6 +105,8 @@ def test_what_only_reads_leaves_no_receipt(receipted, queue, left):
         lambda: queue.push_many([]),
         lambda: queue.ack_many([]),
         queue.redrive,
+        queue.give_back,
+        queue.run_now,
         lambda: look(receipted),
         lambda: run(receipted, lambda tr: tr[b"nowhere"].present()),
     ):

@@ -80,6 +80,8 @@ REFUSED: dict[str, tuple[list[Any], list[Any]]] = {
             lambda stage, wrong: stage.queue.page(after=wrong),
             lambda stage, wrong: stage.queue.bury(wrong),
             lambda stage, wrong: stage.queue.redrive([stage.dead, wrong]),
+            lambda stage, wrong: stage.queue.give_back([stage.leased[0].id, wrong]),
+            lambda stage, wrong: stage.queue.run_now([wrong]),
             lambda stage, wrong: stage.queue.remove(wrong),
         ],
     ),
@@ -113,13 +115,6 @@ REFUSED: dict[str, tuple[list[Any], list[Any]]] = {
         [1, 0],
         [lambda stage, wrong: stage.queue.push("x", delay=wrong, not_before=LATER)],
     ),
-    "owner": (
-        ["sixteen letters.", b"short", 1],
-        [
-            lambda stage, wrong: stage.queue.lease_batch(1, owner=wrong),
-            lambda stage, wrong: stage.queue.settle_batch(wrong),
-        ],
-    ),
     "reason": (
         [3, b"a", ["a"]],
         [
@@ -138,7 +133,6 @@ REFUSED: dict[str, tuple[list[Any], list[Any]]] = {
             lambda stage, wrong: stage.queue.nack_many(stage.leased, delay=wrong),
             lambda stage, wrong: stage.queue.lease(seconds=wrong),
             lambda stage, wrong: stage.queue.lease_many(2, seconds=wrong, once="key"),
-            lambda stage, wrong: stage.queue.lease_batch(1, seconds=wrong),
             lambda stage, wrong: stage.queue.extend(stage.leased[0], wrong),
             lambda stage, wrong: stage.queue.extend_many(stage.leased, wrong),
         ],

@@ -31,16 +31,6 @@ def test_an_item_is_removed_from_every_state(kind, database, subspace, everythin
         assert not any(assert_counted(queue).values())
 
 
-def test_a_batch_with_it_is_broken_up(fifo):
-    """Its owner learns of it."""
-    items = [fifo.push(number) for number in range(3)]
-    batch = fifo.lease_batch(3)
-    fifo.remove(items[1].id)
-    with pytest.raises(LeaseLost):
-        fifo.ack_batch(batch)
-    assert [item.value for item in assert_counted(fifo)["ready"]] == [0, 2]
-
-
 def test_of_a_pop_and_a_removal_one_takes_effect(fifo, database, engine):
     """The other conflicts."""
     item = fifo.push("x")

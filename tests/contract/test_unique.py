@@ -92,24 +92,6 @@ def dead_by_nack(queue):
     queue.nack(queue.lease())
 
 
-def acknowledged_batch(queue):
-    """Lease a batch, and acknowledge it."""
-    queue.ack_batch(queue.lease_batch(1))
-
-
-def settled_batch(queue):
-    """Settle the batch of an owner who died."""
-    owner = b"o" * 16
-    (item,) = queue.lease_batch(1, owner=owner)
-    queue.settle_batch(owner, [item.id])
-
-
-def removed_from_a_batch(queue):
-    """Remove an item that a batch holds."""
-    (item,) = queue.lease_batch(1)
-    queue.remove_many([item.id])
-
-
 def moved(queue):
     """Move an item to another queue."""
     place = Subspace(rawPrefix=queue.subspace.key() + b"\xff\xfe")
@@ -134,9 +116,6 @@ FREEING = {
     "removal of a leased one": lambda queue: queue.remove_many([queue.lease().id]),
     "removal of all ready ones": lambda queue: queue.clear_state("ready"),
     "removal of all": lambda queue: queue.clear(),
-    "batch": acknowledged_batch,
-    "batch of a dead owner": settled_batch,
-    "removal from a batch": removed_from_a_batch,
     "move": moved,
     "transaction": lambda queue: run(queue.database, lambda tr: queue.pop(tr=tr)),
 }
@@ -408,20 +387,6 @@ def test_threads_that_share_a_transaction_do_not_read_long_items_without_end(
         assert {one.result(SOON_SECONDS).size_bytes for one in found} == {950_000}
     assert 950_000 < measured.most_bytes < 8_000_000
     assert_counted(plain)
-
-
-def test_keys_of_items_in_a_batch_are_found_in_one_read(observed, subspace):
-    """However many keys and batches there are."""
-    queue = FifoQueue(observed, subspace)
-    queue.push_batch([Push("x" * 1_000, unique=f"k{number}") for number in range(50)])
-    batches = [queue.lease_batch(10) for _ in range(5)]
-    observed.reads.clear()
-    found = queue.push_batch([Push("y", unique=f"k{number}") for number in range(50)])
-    assert all(item.existing for item in found)
-    assert observed.reads.count("get_range") <= 2
-    for batch in batches:
-        queue.return_batch(batch)
-    assert_counted(queue)
 
 
 # What others left

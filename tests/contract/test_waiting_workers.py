@@ -13,6 +13,7 @@ import fdb.tuple
 import pytest
 
 from fdbqueue.service import Catalog, Counts, IdempotencyKey, QueueSpec, Worker, run
+from fdbqueue.service.consume import waiting
 from tests.asleep import is_asleep, work_in_thread
 from tests.engines.children import wait_until
 from tests.faulty_database import UNKNOWN_RESULT, FaultyDatabase
@@ -273,3 +274,41 @@ def test_a_worker_that_waits_survives_an_unknown_outcome(catalog, is_asleep, nam
         return ["a", "b"]
 
     check(steps(), catalog.over(database), names, is_asleep)
+
+
+class CountingDatabase(FaultyDatabase):
+    """A database that counts its transactions."""
+
+    count = 0
+
+    def create_transaction(self):
+        """Count it."""
+        self.count += 1
+        return super().create_transaction()
+
+
+@pytest.mark.parametrize("names", [["mail"], ["user-*"], ["mail", "user-*"]], ids=str)
+def test_a_worker_that_waits_does_not_poll(catalog, is_asleep, monkeypatch, names):
+    """It makes no transaction while nothing happens, however often it looks at its own stop."""
+    monkeypatch.setattr(waiting, "_CHECK_SECONDS", 0.005)
+    monkeypatch.setattr("fdbqueue.service.several._KEPT_SECONDS", 3_600.0)
+    database = CountingDatabase(catalog.database)
+    opened = catalog.over(database)
+    queue = opened.queue("mail") if names == ["mail"] else opened.several(names)
+    beats, handled = [], []
+    worker = Worker(queue, lambda item: handled.append(item.value), follow=True)
+    real = worker._goes_on
+    monkeypatch.setattr(worker, "_goes_on", lambda: beats.append(database.count) or real())
+    thread, errors = work_in_thread(worker)
+    try:
+        wait_until(lambda: is_asleep() or errors)
+        before = len(beats)
+        wait_until(lambda: len(beats) >= before + 100 or errors)
+        assert len({*beats[before + 1 : before + 100]}) == 1, "it has looked at its queues"
+        catalog.queue(names[-1].replace("*", "1")).push("a")
+        wait_until(lambda: handled == ["a"] or errors)
+    finally:
+        worker.stop()
+        thread.join(60)
+    assert errors == []
+    assert not thread.is_alive()

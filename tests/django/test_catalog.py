@@ -55,7 +55,6 @@ WITHOUT_ITEMS = {
     "pop": lambda queue: queue.pop_many(2, once="key"),
     "pop that waited": lambda queue: queue.pop_many(1, end="max", wait=0.01, once="key"),
     "lease": lambda queue: queue.lease_many(2, once="key"),
-    "lease of a batch": lambda queue: queue.lease_batch(10),
     "push of nothing": lambda queue: queue.push_batch([], once="key"),
     "ack": lambda queue: end_lost(queue.ack_many, queue),
     "nack": lambda queue: end_lost(queue.nack_many, queue),

@@ -14,7 +14,7 @@ from django.core.checks import WARNING, run_checks
 from django.test import override_settings
 
 import fdbqueue
-from fdbqueue import conf
+from fdbqueue import checks, conf
 from fdbqueue.exceptions import ConfigurationError
 from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.checks import check_app
@@ -344,19 +344,47 @@ def test_a_path_that_depends_on_the_folder_is_warned_of(setting):
     assert not warned({"path": "queues.sqlite3"}, "foundationdb")
 
 
-def test_the_embedded_engine_without_debug_is_warned_of(setting):
-    """W001 shows with DEBUG off and the embedded engine, and only then."""
+@cases(
+    ("mounts", "environment", "text"),
+    [
+        ("ext4 /\nnfs4 /srv", {}, "network file system, nfs4"),
+        ("nfs /srv\next4 /srv/queues", {}, None),
+        ("nfs /srv/my\\040files\next4 /", {}, None),
+        ("ext4 /\nfuse.sshfs /srv/queues", {}, "network file system, fuse.sshfs"),
+        ("ext4 /srv\ncifs /srv", {}, "network file system, cifs"),  # the last covers it
+        ("cifs /srv\next4 /srv", {}, None),
+        ("ext4 /\nnfs /srv/que", {}, None),
+        ("ext4 /", {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "on Kubernetes"),
+        ("ext4 /", {"DYNO": "web.1"}, "on Heroku"),
+        ("", {}, None),
+    ],
+)
+def test_a_file_where_it_would_harm(setting, mounts, environment, text, monkeypatch, tmp_path):
+    """W001 shows on a network file system, and where there are several machines; else never."""
+    listed = tmp_path / "mounts"
+    lines = [line.split() for line in mounts.splitlines()]
+    listed.write_text("".join(f"device {place} {kind} rw 0 0\n" for kind, place in lines))
+    options = {"path": "/srv/queues/queues.sqlite3"}
+    with monkeypatch.context() as patch:
+        patch.setattr("fdbqueue.checks._MOUNTS", listed)
+        for name in checks._PLATFORMS:
+            patch.delenv(name, raising=False)
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        for debug in (True, False):
+            with override_settings(FDBQUEUE={**setting, "OPTIONS": options}, DEBUG=debug):
+                found = [one for one in run_checks() if one.id == "fdbqueue.W001"]
+            assert [text in one.msg for one in found] == ([] if text is None else [True])
+            cluster = {**setting, "ENGINE": "fdbqueue.engines.foundationdb", "OPTIONS": {}}
+            with override_settings(FDBQUEUE=cluster, DEBUG=debug):
+                assert "fdbqueue.W001" not in [one.id for one in run_checks()]
 
-    def warned():
-        return "fdbqueue.W001" in [message.id for message in run_checks()]
 
+def test_a_machine_without_a_list_of_mounts(setting, monkeypatch, tmp_path):
+    """As on macOS, where nothing is said of file systems."""
+    monkeypatch.setattr("fdbqueue.checks._MOUNTS", tmp_path / "missing")
     with override_settings(FDBQUEUE=setting, DEBUG=False):
-        assert warned()
-    with override_settings(FDBQUEUE=setting, DEBUG=True):
-        assert not warned()
-    cluster = {**setting, "ENGINE": "fdbqueue.engines.foundationdb", "OPTIONS": {}}
-    with override_settings(FDBQUEUE=cluster, DEBUG=False):
-        assert not warned()
+        assert "fdbqueue.W001" not in [one.id for one in run_checks()]
 
 
 # With a database

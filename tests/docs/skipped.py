@@ -16,6 +16,7 @@ COMMANDS = {
     r"(sudo )?fdb(cli|backup|restore|dr|server)\b|(sudo )?backup_agent\b": (
         "FoundationDB's own tools, which act on a whole cluster"
     ),
+    r"python manage\.py engine_copy ": "needs a file and a cluster: tests/commands runs it",
     r"make (?!run$)": "the repository's own commands: CI runs them, or they take minutes",
     r"(\w+=\S+ )+make |\.venv/bin/python -m pytest ": "as above",
     r"git (clone|commit|push|tag|checkout|switch)\b": "needs the network, or changes the checkout",

@@ -10,7 +10,7 @@ import pytest
 
 from fdbqueue.engines.embedded import FDBError, KeySelector
 from tests.engines.alone import alone
-from tests.engines.children import code_of
+from tests.engines.children import code_of, run
 
 _DEADLINE_SECONDS = 60
 
@@ -229,3 +229,31 @@ def test_a_stamp_without_a_commit(database, put):
         bytes(stamp)
     assert caught.value.code == 2020
     assert code_of(transaction.get_versionstamp()) == 2017
+
+
+def test_versions_are_advanced(database):
+    """Later commits have versions above, here and once the file is opened again."""
+    run(database, lambda tr: tr.set(b"a", b"1"))
+    database.advance_version(10**15)
+    versions = []
+    for _ in range(2):
+        done = run(database, lambda tr: tr.set(b"a", b"2"))
+        versions.append(done.get_committed_version())
+        database.close()
+    assert 10**15 < versions[0] < versions[1] < 10**15 + 60_000_000
+    late = database.create_transaction()
+    assert late[b"a"] == b"2"
+    run(database, lambda tr: tr.set(b"a", b"3"))
+    late[b"b"] = b""
+    assert code_of(late.commit()) == 1020
+
+
+def test_a_transaction_from_before_versions_are_advanced(database):
+    """What it has read was written since: it conflicts, as it would have done."""
+    run(database, lambda tr: tr.set(b"a", b"1"))
+    early = database.create_transaction()
+    assert early[b"a"] == b"1"
+    database.advance_version(10**15)
+    run(database, lambda tr: tr.set(b"a", b"2"))
+    early[b"b"] = b""
+    assert code_of(early.commit()) in {1007, 1020}

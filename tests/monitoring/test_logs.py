@@ -14,6 +14,7 @@ from fdbqueue.exceptions import OutcomeUnknown
 from fdbqueue.service import FifoQueue, Worker, run, transactions
 from project.logs import FactsFormatter
 from tests.cases import cases
+from tests.concurrency.requests import ask
 from tests.contract.unsure import unsure_database
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -106,11 +107,12 @@ def test_leases_that_run_out_are_told_when_they_come_back(fifo, clock, caplog):
 
 
 def test_what_the_dead_took_is_told_when_it_goes_back(fifo, clock, caplog):
-    """A batch whose owner never came back is one."""
-    fifo.push_many(["a", "b"])
-    assert len(fifo.lease_batch(2, seconds=1)) == 2
-    clock.advance(2)
+    """What was taken for a popper that never came back is such."""
+    fifo.push_many(["a", "b", "c"])
+    ask(fifo, "min", 2, seconds=1)
     assert fifo.pop().value == "a"
+    clock.advance(2)
+    assert fifo.pop().value == "b"
     text = "items that were taken and never collected were requeued"
     logged = said(caplog, "fdbqueue.service.consume.expiry")
     assert logged == [(text, {"queue": "fifo", "handoffs": 1})]

@@ -53,15 +53,12 @@ def test_batches_and_moves_are_told(notes, fifo, database, subspace):
     """So is what takes many items at once."""
     target = FifoQueue(database, subspace["target"], name="target")
     fifo.push_many(range(6))
-    fifo.ack_batch(Batcher(fifo, limit=2).next())
-    fifo.return_batch(fifo.lease_batch(2))
+    assert fifo.ack_many(Batcher(fifo, limit=2).next()) == 2
     Mover(fifo, target, limit=3).next()
     fifo.move_many(target, 1)
     assert notes.said("fifo")[1:] == [
-        ("lease_batch", 2),
-        ("ack_batch", 2),
-        ("lease_batch", 2),
-        ("return_batch", 2),
+        ("lease", 2),
+        ("ack", 2),
         ("move", 3),
         ("move", 1),
     ]

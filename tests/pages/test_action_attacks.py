@@ -11,7 +11,7 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.http import QueryDict
 
-from fdbqueue.pages import action_page
+from fdbqueue.pages import actions
 from fdbqueue.service import Queue
 from tests.faulty_database import TIMED_OUT
 from tests.injection import engine_unavailable
@@ -161,7 +161,7 @@ def answers(client, address, chosen):
     return found
 
 
-@pytest.mark.parametrize("action", [*action_page.ACTIONS])
+@pytest.mark.parametrize("action", [*actions.ACTIONS])
 def test_whether_a_queue_is_there(guest, queue, mail, action):
     """Status, page, and what it costs are the same for a queue of others and for none."""
     item = queue("user-7").push("secret")

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from django.contrib.auth.models import User
 
-from fdbqueue.pages import action_page
+from fdbqueue.pages import actions
 from fdbqueue.service import clock, group_digest
 from tests.cases import cases
 from tests.pages.addresses import text
@@ -40,7 +40,7 @@ class Letters:
 
     def __init__(self, queue, name):
         self.queue, self.reason = queue(name), REASONS[name]
-        group = action_page.ALL if self.reason is None else group_digest(self.reason)
+        group = actions.ALL if self.reason is None else group_digest(self.reason)
         self.chosen = {"dead": group}
         self.others = [] if self.reason is None else self._others()
         self.meant = self.die("old", 3)
@@ -77,7 +77,7 @@ def each(queue):
 def one_at_once(monkeypatch):
     """Each dead letter has a transaction of its own, so that there is a middle."""
     monkeypatch.setattr("fdbqueue.service.bulk.remove._REMOVED_AT_ONCE", 1)
-    monkeypatch.setattr("fdbqueue.service.consume.dead_letters._REDRIVEN_AT_ONCE", 1)
+    monkeypatch.setattr("fdbqueue.service.consume.returns._AT_ONCE", 1)
 
 
 @pytest.mark.parametrize("action", ACTIONS)
@@ -149,7 +149,7 @@ def test_a_form_whose_process_is_killed(each, manager, action, name):
     letters = each(name)
     form = asked(manager, at(SITES["plain"], name, action), letters.chosen)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(action_page.Outcome, "add", killed)
+        patch.setattr(actions.Outcome, "add", killed)
         with pytest.raises(SystemExit):
             manager.post(form)
     assert len(letters.dead()) == 2 + len(letters.others)

@@ -16,7 +16,7 @@ from django.test import Client
 
 from fdbqueue import conf
 from fdbqueue.exceptions import EngineUnavailable, OutcomeUnknown
-from fdbqueue.pages import action_page
+from fdbqueue.pages import action_page, actions
 from fdbqueue.service import group_digest
 from tests.commands.spoiling import spoil
 from tests.pages.addresses import text
@@ -68,7 +68,7 @@ def test_there_is_none_if_they_are_off(site, manager, mail, stored):
     """The address is as any other that leads nowhere, and takes no POST."""
     before = stored()
     nowhere = manager.get(f"{site}mail/do/nothing/")
-    for action in action_page.ACTIONS:
+    for action in actions.ACTIONS:
         found = manager.get(at(site, "mail", action))
         assert (found.status_code, without_token(found)) == (404, without_token(nowhere))
         assert manager.post(at(site, "mail", action)).status_code == 405
@@ -77,15 +77,17 @@ def test_there_is_none_if_they_are_off(site, manager, mail, stored):
 
 def chosen_for(action, mail):
     """Return what the address of an action has to say."""
-    if action in action_page.OF_ONE_ITEM:
+    if action in actions.OF_ITEMS:
         return {"id": mail.ready_id}
+    if action in {"give-back", "run-now"}:
+        return {"all": "all"}
     return ALL if action in {"redrive", "purge"} else {}
 
 
 def test_to_ask_changes_nothing(on, site, manager, mail, stored):
     """GET and HEAD read, whatever the action."""
     before = stored()
-    for action in action_page.ACTIONS:
+    for action in actions.ACTIONS:
         chosen = chosen_for(action, mail)
         assert manager.get(at(site, "mail", action), chosen).status_code == 200
         assert manager.head(at(site, "mail", action), chosen).status_code == 200
@@ -184,7 +186,7 @@ def test_what_was_not_paused_is_not_said_to_be_resumed(on, site, manager, mail):
 
 def test_there_is_more_to_do(on, site, manager, mail, monkeypatch):
     """The page of the action comes again, for the rest of the number."""
-    monkeypatch.setattr(action_page, "MAX_AT_ONCE", 2)
+    monkeypatch.setattr(actions, "MAX_AT_ONCE", 2)
     page = do(manager, at(site, "mail", "redrive"), ALL)
     assert "2 items were requeued. There are more" in text(page)
     assert "Dead letters: at most 1 of those that had died by" in text(page)
@@ -195,7 +197,7 @@ def test_there_is_more_to_do(on, site, manager, mail, monkeypatch):
     assert states(mail) == (3, 1)
 
 
-@pytest.mark.parametrize("action", action_page.ACTIONS)
+@pytest.mark.parametrize("action", actions.ACTIONS)
 def test_who_may_not_manage(on, site, mail, viewer, pusher, stored, action):
     """A viewer may not, nor who may manage but not view, nor a visitor."""
     before, chosen = stored(), {"id": mail.ready_id}
@@ -292,7 +294,7 @@ def test_a_family_has_no_other_action(on, site, manager, mail, name):
 def test_two_threads_send_the_same_form(on, manager, mail):
     """Each item is requeued by one of them, and counted by that one."""
     user, outcomes = User.objects.get(username="manager"), []
-    action, barrier = action_page.ACTIONS["redrive"], threading.Barrier(2)
+    action, barrier = actions.ACTIONS["redrive"], threading.Barrier(2)
     request = HttpRequest()
     request.method, request.user = "POST", user
     request.GET = QueryDict(f"dead=all&most=3&before={10**16}")
@@ -301,7 +303,7 @@ def test_two_threads_send_the_same_form(on, manager, mail):
         form = action_page.ActionForm(action, request)
         assert form.is_valid()
         barrier.wait(60)
-        outcome = action_page.Outcome()
+        outcome = actions.Outcome()
         action.work(mail, form.cleaned_data, outcome)
         outcomes.append(outcome.number)
 
@@ -367,8 +369,11 @@ def test_a_form_that_is_wrong(on, site, manager, mail, stored):
     one = f"id={mail.dead_ids[0]}"
     for wrong in (one, f"{one}&dead=all&most=3&before={10**16}"):
         assert manager.post(f"{at(site, 'mail', 'redrive')}?{wrong}").status_code == 400
-    for action in action_page.OF_ONE_ITEM:
-        for wrong in ("", "id=", f"id={mail.ready_id}&id={mail.dead_ids[0]}"):
+    for action in ("give-back", "run-now"):
+        for wrong in ("", "all=x&most=1&before=9", "all=all", f"{one}", f"{one}&all=all&before=9"):
+            assert manager.post(f"{at(site, 'mail', action)}?{wrong}").status_code == 400
+    for action in actions.OF_ITEMS:
+        for wrong in ("", "id=", "id=" + "i" * 20_000):
             assert manager.post(f"{at(site, 'mail', action)}?{wrong}").status_code == 400
     assert manager.post(at(site, "mail", "pause"), {"reason": "r" * 2_000}).status_code == 400
     assert stored() == before
@@ -462,7 +467,7 @@ def test_what_ends_in_the_middle_is_written_down(on, site, mail, monkeypatch, ca
     form = asked(manager, at(site, "mail", "purge"), ALL)
     manager.raise_request_exception = False
     with monkeypatch.context() as patch, contextlib.suppress(SystemExit):
-        patch.setattr(action_page.Outcome, "add", fails_after_one(error))
+        patch.setattr(actions.Outcome, "add", fails_after_one(error))
         manager.post(form)
     ((level, facts),) = lines(caplog)
     assert (level, facts["items"], facts["error"]) == ("WARNING", 1, error.__name__)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import functools
+import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _CALL_SECONDS = 60
 #: Errors that say nothing of a verb's own, and those that a verb may raise.
 _UNCLEAR = ("OutcomeUnknown", "PushInterrupted")
-_ON_LEASES = ("ack", "nack", "extend", "requeue", "lease_ack", "ack_batch", "return_batch")
+_ON_LEASES = ("ack", "nack", "extend", "requeue", "lease_ack")
 _ALLOWED = {
     "ItemNotFound": ("remove", "bury", "look"),
     "ItemNotReady": ("bury",),
@@ -33,6 +34,27 @@ _ON_VALUES = ("ack", "nack", "requeue", "extend", "ack_many", "nack_many", "exte
 _ON_VALUES += ("push", "push_many", "push_batch", "together", "worker", "family_worker", "leased")
 _ALLOWED["TaskResultDoesNotExist"] = ("abort", "abort_group", "result")
 _ALLOWED["WaitTimedOut"] = ("result",)
+#: How many transactions and reads operations make at most if they are alone, some that wait too.
+_MOST = {
+    **dict.fromkeys(
+        "pause resume pause_family resume_family sweep clear push_many".split(), (1, 5)
+    ),
+    **dict.fromkeys("ack nack requeue extend push_batch".split(), (1, 7)),
+    **dict.fromkeys("push nack_many ack_many pop_min pop_max".split(), (1, 15)),
+    **dict.fromkeys("lease_min lease_max pop lease lease_ack together".split(), (1, 20)),
+    "extend_many": (1, 30),
+    **dict.fromkeys("family_pop family_lease".split(), (1, 30)),
+    **dict.fromkeys("remove bury push_shared".split(), (2, 16)),
+    **dict.fromkeys("look redrive clear_state remove_many enqueue abort move".split(), (4, 24)),
+    **dict.fromkeys("enqueue_many abort_group".split(), (4, 50)),
+    "wait_for_items": (1, 10),
+    "result": (2, 3),
+    "group": (1, 14),
+    "recount": (11, 50),
+}
+_MOST_OF_WAITS = 17, 250
+#: And for how long, besides their wait.
+_ALONE_US = 10_000
 
 
 _EPOCH = datetime.datetime.fromtimestamp(0, datetime.timezone.utc)
@@ -117,13 +139,10 @@ class Client:
         self.name = f"{process.name}/client{number}"
         self.ledger = world.ledger
         self.held: list[Any] = []
-        self.batches: list[Any] = []
         self.op: dict[str, Any] | None = None
         self.waits: Any = None
         self.taking: Taking | None = None
         self.thread: Any = None
-        #: The queue of its batch that it can settle, and the batch.
-        self.owned: Any = None
         self._calls = 0
         self._intents: list[Any] = []
 
@@ -133,6 +152,8 @@ class Client:
             self.op = op
             self.world.note(" ".join(str(one) for one in op.values()))
             self._arm(op)
+            if self.world.model is not None:
+                self.world.model.left.clear()
             result = self._do(op)
             self.thread.alarm = self.thread.pending = None
             self.waits = self.op = self.taking = None
@@ -141,7 +162,7 @@ class Client:
 
     def _do(self, op: dict[str, Any]) -> Any:
         schedule, result = simulated.running, None
-        began, self._intents = schedule.now_us, []
+        began, self._intents, cost = schedule.now_us, [], self.world.cluster.cost()
         try:
             if op["do"] not in _ON_VALUES:
                 self._intend(op)
@@ -153,10 +174,26 @@ class Client:
             result = "interrupted"
         except self.process.errors as error:
             result = type(error).__name__
+        if self.world.is_alone and op["do"] in _MOST:
+            self._check_cost(op, result, [*map(operator.sub, self.world.cluster.cost(), cost)])
         limit_us = int((op.get("wait", 0) + _CALL_SECONDS) * 1e6) + 10 * self.world.longest_us
         if schedule.now_us - began > limit_us + self.world.slept_us:
             schedule.fail(f"{op['do']} took {(schedule.now_us - began) / 1e6} seconds")
         return result
+
+    def _check_cost(self, op: dict[str, Any], found: Any, spent: list[int]) -> None:
+        """Check that an operation takes no more than it needs if it is alone, and waits its time.
+
+        Args:
+            op: The operation.
+            found: What it returned.
+            spent: How many transactions, reads and conflicts there were, and microseconds.
+        """
+        wait_us = int(op.get("wait", 0) * 1e6)
+        most = _MOST_OF_WAITS if wait_us else _MOST[op["do"]]
+        most = *(number * (3 if "once" in op else 1) for number in most), 0, wait_us + _ALONE_US
+        if any(map(operator.gt, spent, most)) or (not found and spent[-1] < wait_us):
+            simulated.running.fail(f"{op} returned {found}, and took {spent} of {most}")
 
     def _intend(self, op: dict[str, Any], values: Iterable[Any] | None = None) -> None:
         """Let the model know what may happen from now on."""
@@ -218,7 +255,10 @@ class Client:
         is_known = True
         for _ in range(3 if options.get("once") else 1):
             try:
-                return function(*args, **options)
+                found = function(*args, **options)
+                if options.get("once"):
+                    self._call_again(found, functools.partial(function, *args, **options))
+                return found
             except KeyboardInterrupt as raised:
                 error = raised
                 is_known = is_known and getattr(raised, "outcome_known", False)
@@ -232,6 +272,13 @@ class Client:
             undo()
             raise error
         raise Unclear(repr(error)[:60]) from error
+
+    def _call_again(self, found: Any, call: Callable[[], Any]) -> None:
+        """Check that a call under its key returns again what it returned, if nothing fails."""
+        if self.world.is_calm and "clear" not in self.world.verbs:
+            again = call()
+            if _shown(again) != _shown(found):
+                simulated.running.fail(f"{self.op} returned {found}, and then {again}")
 
     def _is_known(self, error: Exception) -> bool:
         """Tell whether an error says that nothing happened; an error that must not be is found."""
@@ -374,7 +421,7 @@ class Client:
         if leases:
             options |= {"seconds": op["seconds"]} | ({"ack": done} if done else {})
             options |= {"worker": op["worker"]} if "worker" in op else {}
-        take = source.lease_many if leases else source.pop_many
+        take, least = source.lease_many if leases else source.pop_many, self._least(names)
         undo = functools.partial(self.ledger.takings.pop, taking)
         if is_one:
             found = self.call(getattr(source, op["do"]), undo=undo, **options)
@@ -382,8 +429,8 @@ class Client:
         else:
             items = self.call(take, count, undo=undo, **options)
         undo()
-        if len(items) > count:
-            simulated.running.fail(f"{op} returned {len(items)} items")
+        if not min(count, least) <= len(items) <= count:
+            simulated.running.fail(f"{op} returned {len(items)} items, of {least}")
         if not items:
             self.world.check_empty(names, now)
         self._note_taken(items, op, now)
@@ -393,6 +440,14 @@ class Client:
             for item in items:
                 self.ledger.end(item.value, f"popped by {self.name}")
         return _values(items)
+
+    def _least(self, names: tuple[str, ...]) -> int:
+        """Return how many items a take finds at least, if it is alone."""
+        if not (self.world.is_alone and self.world.model):
+            return 0
+        queues = [self.world.model.queues.get(one) for one in self.world.expanded(names)]
+        least = [queue.least() for queue in queues if queue is not None]
+        return least[0] if len(queues) == 1 else min(max([0, *least]), 1)
 
     _pop = _lease = _family_pop = _family_lease = _take
     _pop_min = _pop_max = _lease_min = _lease_max = _take
@@ -479,6 +534,8 @@ class Client:
                     self._work_on(item, op, began)
 
         self.call(block)
+        if op["fails"] and self.world.cluster.faults.commit:
+            self._intents.clear()  # the block's error hides that of a nack that may come later
         for item in worked if not op["fails"] else ():
             self.ledger.end(item.value, f"worked on by {self.name}")
         return _values(worked)
@@ -493,12 +550,7 @@ class Client:
     # What is leased
 
     def _chosen(self, op: dict[str, Any]) -> tuple[Any, Any, list[Any]] | None:
-        """Return a queue, and one lease of it, all leases of one, or a batch; and their items."""
-        if op["do"].endswith("_batch"):
-            if not self.batches:
-                return None
-            queue, leases = self.batches.pop(op["which"] % len(self.batches))
-            return queue, leases, [*leases]
+        """Return a queue, and one lease of it, or all leases of one; and their items."""
         if op["do"].endswith("_many"):
             items = [one for one in self.held if one.queue == op["queue"]]
             return self._queue(op), items, items
@@ -511,27 +563,24 @@ class Client:
         return queue, item, [item]
 
     def _end(self, op: dict[str, Any]) -> Any:
-        """Acknowledge, give up, requeue or extend one lease, all of a queue, or a batch."""
-        (kind, _, size), began = op["do"].partition("_"), simulated.running.now_us
+        """Acknowledge, give up, requeue or extend one lease, or all of a queue."""
+        kind, began = op["do"].partition("_")[0], simulated.running.now_us
         chosen = self._chosen(op)
         if chosen is None:
             return "nothing held"
         queue, leases, items = chosen
         if kind != "extend":
             self.held = [one for one in self.held if one not in items]
-        if size != "batch":
-            self._intend(op, _values(items))
+        self._intend(op, _values(items))
         options = self._once(op) | {
             key: op[key] for key in ("seconds", "delay", "retry", "reason") if key in op
         }
         taking = Taking((items[0].queue,) if items else (), len(items))
-        if op["do"] == "ack_batch":
-            self.ledger.takings[taking] = None
         undo = functools.partial(self.ledger.takings.pop, taking, None)
         try:
             found = self.call(getattr(queue, op["do"]), leases, undo=undo, **options)
         except self.process.program["exceptions"].LeaseLost:
-            self._lose(items if size != "batch" else (), began)
+            self._lose(items, began)
             raise
         lost = [one for one in items if one.lease in getattr(found, "lost", ())]
         self._lose(lost, began)
@@ -545,40 +594,11 @@ class Client:
             self.world.model.lost(items, began_us)
 
     _ack = _nack = _requeue = _extend = _ack_many = _nack_many = _extend_many = _end
-    _ack_batch = _return_batch = _end
 
     def _acked(self, items: Iterable[Any]) -> None:
         for item in items:
             self.ledger.end(number_of(item), f"acknowledged by {self.name}")
         self.held = [one for one in self.held if one not in items]
-
-    def _batch(self, op: dict[str, Any]) -> Any:
-        queue, began = self._queue(op), simulated.running.now_us
-        options: dict[str, Any] = {"seconds": op["seconds"]}
-        if "owned" in op:
-            if self.owned is not None:
-                return "it has one"
-            batcher = self.process.program["service.tools.streams"].Batcher
-            options |= {"limit": op["count"], "owner": b"%016d" % self.number, "batch_items": 2}
-            batch = self.call(batcher(queue, **options).next)
-        else:
-            batch = self.call(queue.lease_batch, op["count"], **options)
-        if batch:
-            self._note_taken(batch, op, began)
-            if "owned" in op:
-                self.owned = queue, batch
-            else:
-                self.batches.append((queue, batch))
-        return _values(batch)
-
-    def _settle(self, op: dict[str, Any]) -> Any:
-        """Finish a batch as who finds that its owner has died: its first item is done."""
-        if self.owned is None:
-            return "it has none"
-        (queue, batch), self.owned = self.owned, None
-        self._intend({"do": "remove"}, _values(batch[:1]))
-        self.ledger.takings[Taking((queue.name,), 1)] = None
-        return self.call(queue.settle_batch, b"%016d" % self.number, [one.id for one in batch[:1]])
 
     # The rest
 
@@ -605,7 +625,16 @@ class Client:
     def _clear(self, op: dict[str, Any]) -> Any:
         args = [op["state"]] if "state" in op else []
         options = {"limit": op["limit"]} if "limit" in op else {}
-        return self.call(getattr(self._queue(op), op["do"]), *args, **options)
+        found = self.call(getattr(self._queue(op), op["do"]), *args, **options)
+        return self._counted(op, found, op.get("state"))
+
+    def _counted(self, op: dict[str, Any], found: int, state: str | None) -> int:
+        """Return how many items a verb says that it has changed, which have changed, if alone."""
+        if self.world.is_alone and self.world.model and state:
+            number = self.world.model.left[state]
+            if found != number:
+                simulated.running.fail(f"{op} has changed {number} items, and says {found}")
+        return found
 
     _clear_state = _clear
 
@@ -624,11 +653,18 @@ class Client:
             mover = self.process.program["service.tools.streams"].Mover
             stream = mover(source, target, limit=op["count"], batch_items=2, **options)
             return sum(iter(lambda: self.call(stream.next), 0))
-        return self.call(source.move_many, target, op["count"], **options)
+        least, found = self._least((source.name,)), 0
+        found = self.call(source.move_many, target, op["count"], **options)
+        if not min(least, op["count"]) <= found <= op["count"]:
+            simulated.running.fail(f"{op} has moved {found} items, of {least}")
+        return found
 
     def _look(self, op: dict[str, Any]) -> Any:
         """Look in one of the ways there are; what is shown is what the model says."""
         began, queue = simulated.running.now_us, self._queue(op)
+        if self.world.is_alone and self.world.model:
+            with self.world._looking():
+                self.world.model.queues[queue.name].look(queue)
         shown = self.call(LOOKS[op.get("how", "peek")], queue)
         for item in shown if isinstance(shown, list) else ():
             if item is not None:
@@ -639,7 +675,7 @@ class Client:
 
     def _redrive(self, op: dict[str, Any]) -> Any:
         limits = {key: op[key] for key in ("limit", "reason") if key in op}
-        return self.call(self._queue(op).redrive, **limits)
+        return self._counted(op, self.call(self._queue(op).redrive, **limits), "dead")
 
     def _pause_family(self, op: dict[str, Any]) -> Any:
         for family in self.process.catalog.families():
@@ -659,6 +695,13 @@ class Client:
 
     def _settings(self, op: dict[str, Any]) -> Any:
         self.process.set_options(op["options"])
+
+
+def _shown(found: Any) -> Any:
+    """Return what tells an answer from another: of items, their ids, values and leases."""
+    if isinstance(found, list | tuple):
+        return [*map(_shown, found)]
+    return (found.id, found.value, found.lease) if hasattr(found, "attempts") else found
 
 
 def _values(items: Iterable[Any]) -> list[Any]:

@@ -102,7 +102,7 @@ class Cluster:
 
     Attributes:
         state: What is stored now.
-        commits: How many there were.
+        transactions, reads, commits, refusals: How many there were.
         on_transaction: Called when a transaction begins.
         on_commit: Called with what was stored before and after a commit, its changes and itself.
     """
@@ -115,7 +115,7 @@ class Cluster:
         self.is_sound = False
         self.state = State(self._version(), [], {})
         self.states: deque[State] = deque([self.state])
-        self.transactions = self.commits = 0
+        self.transactions = self.reads = self.commits = self.refusals = 0
         self.watches: dict[bytes, dict[int, weakref.ref[Watch]]] = {}
         self.numbers = itertools.count()
         self._read = 0
@@ -160,6 +160,10 @@ class Cluster:
         waits = any(one.is_at_engine and not one.is_gone for one in simulated.running.threads)
         return waits or self._telling > 0
 
+    def cost(self) -> tuple[int, ...]:
+        """Return what there was of transactions, reads and refusals, and the microseconds."""
+        return self.transactions, self.reads, self.refusals, simulated.running.now_us
+
     # Commits
 
     def send(self, request: Any, done: Callable[[], None]) -> None:
@@ -198,6 +202,7 @@ class Cluster:
             request.on_written()
         if request.refusal is not None:
             request.error = FDBError(request.refusal)
+            self.refusals += 1
             return
         version = request.version = max(before.version, self._read, self._version() - 1) + 1
         request.stamp = version.to_bytes(8, "big") + b"\x00\x00"
@@ -331,6 +336,7 @@ class _Snapshot:
 
     def _check(self) -> None:
         simulated.running.turn()
+        self._cluster.reads += not simulated.running.is_quiet
         if self.expired:
             raise FDBError(1007)
         if self._cluster.draw(self._cluster.faults.read):

@@ -16,6 +16,7 @@ import base64
 import contextlib
 import functools
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 READY, LEASED, DELAYED, DEAD = "ready", "leased", "delayed", "dead"
-#: Where an item is that was popped, or is in a handoff or a batch, from which it may come back.
+#: Where an item is that was popped, or is in a handoff, from which it may come back.
 AWAY = "away"
 #: Where it is once it is removed for good.
 GONE = "gone"
@@ -37,7 +38,7 @@ _EXPIRED = "its lease expired"
 _KEPT = 3
 _ENDS = {"ack": GONE, "requeue": READY}
 _PUSHES = ("push", "push_many", "push_batch")
-_TAKES = ("pop", "lease", "family", "batch", "move")
+_TAKES = ("pop", "lease", "family", "move")
 
 
 class Span(NamedTuple):
@@ -106,6 +107,8 @@ class Model:
         self.slack_us = world.longest_us + int(sleeps * 1e6) + late_us
         #: What each value was, since when.
         self._history: dict[Any, list[tuple[int, list[Thing]]]] = {}
+        #: How many items have left a table since a client who is alone began what it does.
+        self.left: Counter[str] = Counter()
 
     def begin(self, op: dict[str, Any], values: Iterable[Any] | None = None) -> Intent:
         """Note what a client is about to do."""
@@ -228,6 +231,7 @@ class QueueModel:
         else:
             old = self.things[place]
             value = old[0].value
+            self._model.left[was[0]] += was != now
             if was == now:
                 found = self._extended(old)
             else:
@@ -367,8 +371,30 @@ class QueueModel:
 
     # Looks
 
-    def look(self) -> None:
-        """Compare what the observer sees of the queue."""
+    def least(self) -> int:
+        """Return how many items a take finds at least, if others do nothing."""
+        state, now = self._world.cluster.state, simulated.running.now_us - self._model.skew_us
+        paused = self._tables.paused, *([self._tables.member.paused] if self._tables.member else [])
+        limits = self._world.processes[0].catalog.queue(self._queue.name).parts.taker.limits
+        if limits or not self._is_strict or any(key in state.values for key in paused):
+            return 0
+        found = 0
+        for place, things in self.things.items():
+            at, one = self._at(place, state), things[0]
+            is_over = at and one.until is not None and max(o.until.high for o in things) < now
+            lives = at and (at[0] == DELAYED or (at[0] == LEASED and one.attempts + 1 < self._most))
+            found += bool(at and (at[0] == READY or (is_over and lives)))
+        return found
+
+    def look(self, queue: Any = None) -> None:
+        """Compare what the observer sees of the queue, or a client by an object of its own."""
+        mine, self._queue = self._queue, queue or self._queue
+        try:
+            self._look()
+        finally:
+            self._queue = mine
+
+    def _look(self) -> None:
         queue, state = self._queue, self._world.cluster.state
         places: dict[str, list[bytes]] = {name: [] for name in (READY, *_HIDDEN)}
         for place in sorted(self.things, key=self._keys.key):
@@ -494,8 +520,11 @@ class QueueModel:
             raise Found(f"{queue.name}: the oldest is {oldest}, of {len(ready)}")
         if oldest is not None:
             first = ready[:1] if queue.kind == "fifo" and self._is_strict else ready
-            low, high = (min(getattr(one.pushed, at) for one in first) for at in ("low", "high"))
-            if not low <= _us(oldest) <= high:
+            spans = [one.pushed for one in first]
+            if queue.kind != "fifo":
+                spans = [Span(*(min(one[at] for one in spans) for at in (0, 1)))]
+            # of shards, the first of each
+            if not any(one.low <= _us(oldest) <= one.high for one in spans):
                 raise Found(f"{queue.name}: the oldest is {oldest}, not {first}")
 
 

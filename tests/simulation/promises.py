@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 #: Verbs that take items from the middle of a queue, or give its tokens back.
-_BY_ID = {"remove", "remove_many", "settle", "bury", "clear_state", "abort", "abort_group"}
+_BY_ID = {"remove", "remove_many", "bury", "clear_state", "abort", "abort_group"}
 _UNPAID = _BY_ID | {"requeue", "clear"}
 
 
@@ -197,7 +197,6 @@ class Promises:
         counts, overdue = self._queue.counts(), self._examiner.overdue()
         if overdue.total:
             raise Found(f"{self.name} has {overdue} at the end")
-        self._examiner.stale_holds(remove=True)
         stored = self._cluster.state.between(*self._tables.bounds)
         is_empty = not (counts.ready or counts.leased or counts.delayed or counts.dead)
         is_removed = self._examiner.remove_idle(0)

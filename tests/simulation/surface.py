@@ -77,7 +77,7 @@ LEFT_OUT = {
         *("*.held_until*", "*.paused", "Queue.get*", "Queue.has_item*"),
         *("Queue.page([!l]*", "Queue.iterate*", "Queue.by_priority*"),
         *("Queue.history(tr)", "Queue.bury_corrupt", "Queue.redrive(*"),
-        *("Queue.dead_by_reason*", "Queue.lease_batch(end)", "Queue.lease_batch(owner)"),
+        *("Queue.dead_by_reason*",),
         *("Queue.move_many(end)", "Queue.move_many(priority)"),
         *("Queue.adopt_settings", "SeveralQueues.pop", "*.lease"),
         *("SeveralQueues.pop(*", "SeveralQueues.lease(*", "SeveralQueues.ack*", "*.nack*"),

@@ -15,15 +15,18 @@ locks of its own; time limits, which strike real threads; event loops; imports.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import json
+import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from fdb.subspace_impl import Subspace
 
 from tests.simulation import schedule as simulated
+from tests.simulation import wrong
 from tests.simulation.schedule import Found
 
 if TYPE_CHECKING:
@@ -44,11 +47,16 @@ _CRON = {**_TICK, "args": [{"id": _TICKS - 1, "seconds": 0, "fails": 0}], "cron"
 SCHEDULES = {"tick": {**_TICK, "every": _EVERY_SECONDS}, "cron": _CRON}
 #: How many parts share a row of bits, and how many tasks one transaction enqueues.
 _TOGETHER = 2
+#: How many tasks a group or a chain has at most, as the largest of clients.
+_MOST_TASKS = 6
 #: Some tasks have expired after this time if they have not begun.
 _EXPIRES_SECONDS = 5.0
-#: Within this time it is found that the task of a part was removed by hand.
+#: Within this time it is found what waits to be enqueued.
 _UPKEEP_SECONDS, _LAST_ROUNDS = 4_000, 14
 _BY_HAND = {"remove", "clear", "clear_state"}
+#: What else ends tasks, or changes what is known of them, and how exactly moments are noted.
+_DISTURBING = {*_BY_HAND, "redrive", "abort", "abort_group", "fork", "clock"}
+_NOTED_US = 300_000
 
 
 def prepare(own: Program) -> None:
@@ -59,6 +67,7 @@ def prepare(own: Program) -> None:
         own[f"tasks.{module}"]
     kind, backends = own["tasks.options"].FdbQueueTask, own["tasks.compat"].task_backends
     kind.get_backend = lambda _: backends["default"]
+    own["tasks.groups"].MAX_TASKS = _MOST_TASKS
     trees = own["tasks.trees"]
     trees.PARTS_PER_ROW = trees.MAX_ENQUEUED_TOGETHER = _TOGETHER
     own["tasks.group_results"].PARTS_PER_ROW = _TOGETHER
@@ -82,6 +91,7 @@ def work(*given: Any) -> Any:
     own, how = simulated.running.current.process, given[-1]
     simulated.running.tasks.begin(how)
     simulated.running.sleep(how["seconds"])
+    simulated.running.tasks.leave(how)
     if simulated.running.tasks.runs[how["id"]] <= how["fails"]:
         if how["id"] % 2:  # some ask to run again, and half of these spend no attempt
             raise own["tasks.exceptions"].Retry(how["seconds"], spend=_spends(how))
@@ -103,6 +113,14 @@ def noting(context: Any, *given: Any) -> Any:
     before, now = context.metadata.get("runs", 0), simulated.running.tasks.runs[how["id"]] + 1
     if before >= now or context.remaining_seconds is not None:
         simulated.running.fail(f"{how['id']} is told of {before} runs")
+    for done, whole in ((True, None), ("1", None), (-1, None), (math.inf, 2), (1, True)):
+        with contextlib.suppress(TypeError, ValueError):
+            context.progress(done, of=whole)
+            simulated.running.fail(f"a progress of {done} of {whole} was not refused")
+    for name, value in ((5, 1), ("x", {5}), ("x", "x" * 10_000)):
+        with contextlib.suppress(TypeError, ValueError, own["exceptions"].FdbQueueError):
+            context.metadata[name] = value
+            simulated.running.fail(f"the metadata {name} was not refused")
     context.metadata["runs"] = now
     context.progress(1, of=2)
     found = work(*given)
@@ -144,6 +162,9 @@ class Tasks:
         self._first = self._records._results_key  # where records begin
         self._trees = Subspace((*PREFIX, "tasks", "tree"))
         self.runs: Counter[int] = Counter()
+        #: When the runs of each have begun, and when the last ended.
+        self._begun: dict[int, list[int]] = {}
+        self._left: dict[int, int] = {}
         self._created: set[bytes] = set()
         self._succeeded: set[int] = set()
         self._enqueued: set[int] = set()
@@ -174,6 +195,10 @@ class Tasks:
         """Return the task of an operation: limited, noting or plain, with its options."""
         options: dict[str, Any] = {"priority": op["priority"]}
         options["expires"] = None if how["id"] % 7 else _EXPIRES_SECONDS
+        if how["id"] % 14 == 0:  # the same as a moment
+            moment = (simulated.running.now_us + own.skew_us) / 1e6 + _EXPIRES_SECONDS
+            moment += op.get("later", 0)
+            options["expires"] = datetime.datetime.fromtimestamp(moment, datetime.timezone.utc)
         if "unique" in op:
             options |= {"unique_key": op["unique"], "unique_while": op["while"]}
         if "later" in op:
@@ -302,6 +327,7 @@ class Tasks:
         """Note that a task begins; what it follows must have succeeded."""
         self._world.progress()
         self.runs[how["id"]] += 1
+        self._begun.setdefault(how["id"], []).append(simulated.running.now_us)
         if simulated.running.now_us < how.get("after", 0) and not self._world.is_skewed:
             simulated.running.fail(f"{how['id']} has begun before its time")
         if how["id"] < 0:
@@ -316,6 +342,10 @@ class Tasks:
             missing = [one for one in before if one not in self._succeeded]
             if number == how["id"] and missing and not is_always:
                 simulated.running.fail(f"{number} began, and {missing} have not succeeded")
+
+    def leave(self, how: dict[str, Any]) -> None:
+        """Note that a task is about to end."""
+        self._left[how["id"]] = simulated.running.now_us
 
     def see(self, before: State, after: State, changes: dict[bytes, Any]) -> None:
         """Check a commit: a task is enqueued once, and its end is noted once."""
@@ -400,6 +430,10 @@ class Tasks:
         if found:
             raise Found(f"the tasks {[*found]} have no record")
 
+    def check_wrong(self, dice: Any) -> None:
+        """Check that what is no task is refused."""
+        wrong.check_task(self._own, dice, _task)
+
     def _checked_results(
         self, records: list[tuple[str, Any]], items: dict[str, Any]
     ) -> dict[int, Any]:
@@ -417,6 +451,8 @@ class Tasks:
             statuses[number] = status
             if found.is_finished != (status is not None) or status not in (None, found.status):
                 raise Found(f"the result of {record} is {found}")
+            if status is not None and number > 0:
+                self._check_attempts(number, found, status == "SUCCESSFUL")
             if status == "SUCCESSFUL" and number and found.return_value != number:
                 raise Found(f"the task {number} returned {found.return_value}")
             if status == "SUCCESSFUL" and found.task.func.__name__ == noting.__name__:
@@ -424,6 +460,26 @@ class Tasks:
                 if not is_told or found.progress.done != 2 or found.progress.of != 2:
                     raise Found(f"the task {number} shows {found}")
         return statuses
+
+    def _check_attempts(self, number: int, found: Any, has_succeeded: bool) -> None:
+        """Check what a result shows of the attempts of a task that nothing has disturbed."""
+        world, begun = self._world, self._begun.get(number, [])
+        is_disturbed = world.verbs & _DISTURBING or world.is_skewed or world.cluster.faults.slow
+        if is_disturbed or not world.is_calm or number % 7 == 0:
+            return
+        shown = [_us(at) for at in (found.started_at, found.last_attempted_at, found.finished_at)]
+        expected = begun[0], begun[-1], self._left[number]
+        if any(abs(at - one) > _NOTED_US for at, one in zip(shown, expected, strict=True)):
+            raise Found(f"the task {number} shows {found}, and has begun at {begun}")
+        names = {one.name for one in world.clients} | {"the end"}
+        if len(found.worker_ids) != len(begun) or {*found.worker_ids} - names:
+            raise Found(
+                f"the task {number} shows {found.worker_ids}, and has run {len(begun)} times"
+            )
+        failed = len(begun) - has_succeeded
+        paths = [one.exception_class_path for one in found.errors]
+        if number % 2 == 0 and paths != ["builtins.ValueError"] * failed:
+            raise Found(f"the task {number} shows {paths} of {failed} failures")
 
     def _check_groups(self, known: dict[int, Any]) -> None:
         """Check what the results of groups show."""
@@ -513,11 +569,10 @@ class Tasks:
     def _check_end(self, number: int, status: str) -> None:
         """Check that a task has run as often as it must, if nothing else has ended it."""
         how, world = self._hows[number], self._world
-        others = {*_BY_HAND, "redrive", "abort", "abort_group", "fork", "clock"}
         may_expire = number % 7 == 0
         if not world.is_calm or world.cluster.faults.slow or world.is_skewed or may_expire:
             return
-        if world.verbs & others:
+        if world.verbs & _DISTURBING:
             return
         most = world.plan["tasks"]["max_attempts"]
         is_free = number % 2 and not _spends(how)  # asks to run again, and spends no attempt
@@ -530,11 +585,9 @@ class Tasks:
     ) -> None:
         """Check that what follows others was enqueued if they have succeeded, and only then.
 
-        With ``always``, if each of them has ended or was removed by hand.
+        With ``always``, if each of them has ended; what was removed by hand never does.
         """
         statuses = [ends[one]["status"] if one in ends else None for one in before]
-        if is_always:
-            statuses = ["ended" if one in ends or one in self._enqueued else None for one in before]
         is_due = None not in statuses if is_always else {*statuses} == {"SUCCESSFUL"}
         if number in ends and not (is_due or is_always):
             raise Found(f"{number} was enqueued, though not all of {before} have succeeded")
@@ -546,3 +599,7 @@ def _number(call: dict[str, Any]) -> int:
     """Return the number of a task, given its call; 0 for one that enqueues others."""
     how = call["args"][-1]
     return how["id"] if isinstance(how, dict) else 0
+
+
+def _us(moment: datetime.datetime) -> int:
+    return round(moment.timestamp() * 1e6)

@@ -22,7 +22,8 @@ _PACES = ("10/s", "2/s", "30/m")
 def draw_plan(seed: int) -> dict[str, Any]:
     """Return the plan of a seed."""
     dice = random.Random(f"plan {seed}")
-    crowd = dice.choice([*_CROWDS]) if dice.random() < 0.5 else ""
+    crowd = dice.choice([*_CROWDS]) if dice.random() < 0.4 else ""
+    is_alone = not crowd and dice.random() < 0.4
     row = _CROWDS.get(crowd, {})
     has_tasks = crowd == "task limits" or (not crowd and dice.random() < 0.4)
     members = row.get("members", 0) if crowd else dice.choice((1, 2, 4))
@@ -37,15 +38,15 @@ def draw_plan(seed: int) -> dict[str, Any]:
         one: ({"kind": "fifo"} if is_plain else _options(dice, types)) | row.get("options", {})
         for one in patterns
     }
-    number = row.get("processes") or dice.choice((1, 1, 1, 2, 3))
-    processes = [_process(dice, queues) for _ in range(number)]
-    faulty = "processes" not in row and dice.random() < 0.6
+    number = row.get("processes") or (1 if is_alone else dice.choice((1, 1, 1, 2, 3)))
+    processes = [{} if is_alone else _process(dice, queues) for _ in range(number)]
+    faulty = not (is_alone or "processes" in row) and dice.random() < 0.6
     plan = {
         "switch": dice.choice((0.02, 0.1, 0.3, 0.6)),
         "faults": {
             "commit": dice.choice((0, 0, 0.05, 0.3)) if faulty else 0,
             "read": dice.choice((0, 0, 0.02)) if faulty else 0,
-            "slow": dice.choice((0, 0.02, 0.2)),
+            "slow": 0 if is_alone else dice.choice((0, 0.02, 0.2)),
             "longest": dice.choice((0.02, 0.5, 3.0)),
             "watch": dice.choice((0, 0, 0.3)) if faulty else 0,
         },
@@ -58,6 +59,7 @@ def draw_plan(seed: int) -> dict[str, Any]:
     if has_tasks:
         plan["tasks"] = _of_tasks(dice, processes)
     most, strikes = dice.choice((6, 12, 25)), dice.choice((0, 0, 0.02, 0.1, 0.3))
+    strikes *= not is_alone
     if crowd or dice.random() < 0.4:
         names += names[:1] * len(names)  # most of what happens is at one queue
     draw = _Draw(dice, names, crowd)
@@ -68,9 +70,8 @@ def draw_plan(seed: int) -> dict[str, Any]:
     kinds = dice.sample(("interrupt", "die", "sleep"), dice.randint(1, 3))
     if crowd == "line":
         strikes, kinds = 0.2, ["interrupt"]
-    for number in range(6 if crowd else dice.choice((1, 2, 3, 4, 6))):
-        draw.batches = 0
-        ops = [draw.op() for _ in range(15 if crowd else dice.randint(2, most))]
+    for number in range(6 if crowd else 1 if is_alone else dice.choice((2, 3, 4, 6))):
+        ops = [draw.op() for _ in range(15 if crowd else 30 if is_alone else dice.randint(2, most))]
         for op in ops:
             if dice.random() < strikes:
                 op["strike"] = _strike(dice, dice.choice(kinds), crowd)
@@ -162,15 +163,11 @@ _VERBS = {
     "recount": "1",
     "sweep": "1",
     "move": "2 to count=many streamed?",
-    "batch": "2 count=many seconds owned?",
-    "settle": "1",
     "together": "2 to ends? take? count seconds delay? priority",
     "worker": "1 threads prefetch? wait=hour rest=think seconds delay",
     "family_worker": "1 threads prefetch? wait=hour rest=think seconds delay",
     "leased": "1 seconds rest=think fails=flag",
     "remove_many": "1",
-    "ack_batch": "2 which",
-    "return_batch": "2 which",
     "wait_for_items": "1 wait=think",
     "look": "2 how",
     "settings": "1 options",
@@ -191,7 +188,6 @@ _ON_TASKS = {
 }
 #: The verbs that meet at the heads of queues.
 _TAKES = ("pop", "lease", *("family_pop", "family_lease") * 2, "think", "ack")
-_ENDS_OF_BATCHES = ("ack_batch", "return_batch")
 #: What arguments are drawn from; a plan leaves some of these values out.
 _VALUES: dict[str, tuple[Any, ...]] = {
     "one": (1,),
@@ -230,13 +226,13 @@ _VALUES: dict[str, tuple[Any, ...]] = {
     "key": KEYS,
     "notes": (True,),
     "later": (0.5, 3, 20),
-    **dict.fromkeys(("within", "owned", "streamed", "exactly", "prepared"), (True,)),
+    **dict.fromkeys(("within", "streamed", "exactly", "prepared"), (True,)),
     "of_group": (True,),
 }
 #: How often arguments are there that may be left out.
 _RATES = {"delay": 0.6, "wait": 0.6, "unique": 0.2, "once": 0.2, "retry": 0.2}
 _RATES |= {"worker": 0.5, "reason": 0.5, "limit": 0.5, "through": 0.5}
-_RATES |= {"owned": 0.4, "streamed": 0.5, "exactly": 0.3, "prepared": 0.2, "ends": 0.7, "take": 0.7}
+_RATES |= {"streamed": 0.5, "exactly": 0.3, "prepared": 0.2, "ends": 0.7, "take": 0.7}
 _RATES |= {"key": 0.4, "notes": 0.4, "later": 0.2, "within": 0.2, "of_group": 0.5}
 _RATES |= {"more": 0.3, "then": 0.6, "chain": 0.4, "prefetch": 0.6}
 
@@ -310,11 +306,6 @@ _CROWDS: dict[str, dict[str, Any]] = {
         "rates": {"wait": 0.7},
         "members": 4,
     },
-    "batches": {
-        "verbs": "3 push_many 3 batch 1 ack_batch 1 return_batch 1 settle 1 think 1 TAKE",
-        "values": {"seconds": [1, 5], "think": [0.01, 2, 7]},
-        "rates": {"delay": 0},
-    },
     "task limits": {
         "verbs": "6 enqueue 2 enqueue_many 8 work 1 think 1 redrive 1 result",
         "values": {"fails": [0, 0, 1, 5], "runs": [0, 0.05, 1], "key": ["x"]},
@@ -328,8 +319,6 @@ class _Draw:
 
     def __init__(self, dice: random.Random, names: list[str], crowd: str) -> None:
         self._dice, self._names = dice, names
-        #: How many more ends of batches a client has.
-        self.batches = 0
         self._members = [name for name in dict.fromkeys(names) if name.startswith("m-")]
         self._plain = [name for name in dict.fromkeys(names) if name not in self._members]
         self._values = {
@@ -378,9 +367,6 @@ class _Draw:
     def op(self) -> dict[str, Any]:
         """Return an operation."""
         verb = self._dice.choice(self._verbs)
-        if verb in _ENDS_OF_BATCHES:  # of which there must be one
-            verb, self.batches = (verb, self.batches - 1) if self.batches else ("batch", 0)
-        self.batches += 2 * (verb == "batch")
         op: dict[str, Any] = {"do": verb}
         if verb.startswith("family"):
             op["names"] = self._several()

@@ -7,10 +7,11 @@ import functools
 import gc
 import json
 import logging
+import random
 from typing import Any
 
 from tests.simulation import schedule as simulated
-from tests.simulation import tasks
+from tests.simulation import tasks, wrong
 from tests.simulation.clients import Client, Ledger
 from tests.simulation.cluster import Cluster, Database, Faults, FDBError
 from tests.simulation.model import GONE, Model
@@ -32,6 +33,10 @@ _LIMITS = ("max_leased", "rate", "burst")
 _REMOVALS = {"clear", "clear_state", "remove", "remove_many", "abort_group"}
 #: If nothing is under way, and time is to jump by more than this, nobody may sleep who need not.
 _JUMP_US = 1_500_000
+#: At how many moments until then at which something is due it is looked for.
+_DUES = 4
+#: How many wrong calls each look makes at a queue.
+_WRONG_CALLS = 3
 #: For so long an interrupt may have kept a waiter from being woken, as is documented.
 _DISTURBED_US = 7_000_000
 #: A wait makes so many transactions a second at most, beside some at its beginning.
@@ -159,7 +164,7 @@ class World:
         self.cluster.on_transaction = self._count_transaction
         self.cluster.on_commit = self._see
         self.schedule.before_jump = self._before_jump
-        self.ledger = Ledger()
+        self.ledger, self._dice = Ledger(), random.Random(f"wrong {seed}")
         self.slept_us = self._disturbed_until = self._mark = self._marked_us = self._checked = 0
         self.longest_us = int(self.cluster.faults.longest * 3e6)
         self.was_interrupted = self.was_unclear = False
@@ -169,6 +174,8 @@ class World:
         #: Whether the plan has neither faults nor strikes.
         faults = self.cluster.faults
         self.is_calm = not (faults.commit or faults.read or any("strike" in op for op in ops))
+        #: Whether nothing but the operations of one client happens, without a delay.
+        self.is_alone = self.is_calm and not faults.slow and len(plan["clients"]) == 1
         skews = [one.get("skew", 0) for one in (*plan["processes"], *ops)]
         skews += [op["ahead"] for op in ops if "ahead" in op]
         self.is_skewed, self._ahead = any(skews), max([0, *skews])
@@ -254,7 +261,7 @@ class World:
             if self.cluster.commits - self._checked >= 10:
                 self._check_counts()
             if not self.is_skewed and schedule.now_us > self._disturbed_until:
-                self._check_waiters()
+                self._check_waiters(when)
 
     @contextlib.contextmanager
     def _looking(self) -> Any:
@@ -269,10 +276,13 @@ class World:
         self._checked = self.cluster.commits
         for promises in self._promises:
             promises.check_counts()
+            for _ in range(_WRONG_CALLS):
+                wrong.check(self._catalog({}).queue(promises.name), self._dice)
         self._check_names()
         if self.model is not None:
             self.model.look()
         if "tasks" in self.plan:
+            self.tasks.check_wrong(self._dice)
             self.tasks.check()
 
     def _check_names(self) -> None:
@@ -293,23 +303,35 @@ class World:
             raise Found(f"{PATTERN} has {several.size()} in {shown}, not {size} in {stored}")
         several.held_until(to_lease=True)
 
-    def _check_waiters(self) -> None:
-        """Check that nobody sleeps while something can be taken."""
+    def _check_waiters(self, when: int) -> None:
+        """Check that nobody sleeps while something can be taken, now and until time goes on."""
+        schedule, read, now = self.schedule, self.cluster._read, self.schedule.now_us
         for client in self.clients:
             if client.waits is None or client.thread.is_gone:
                 continue
             names, leases, since, options = client.waits
             for name in self.expanded(names):
-                found = self._takeable(options, name, leases)
-                if found and self.schedule.now_us - since >= _JUMP_US:
-                    raise Found(f"{client.name} sleeps though {name} has {found[0].value}")
+                queue = self._catalog(options).queue(name)
+                held, tables = queue.held_until(to_lease=leases), queue.parts.store.tables
+                dues = self.cluster.state.between(*tables.dues)[:_DUES]
+                moments = [since, *(tables.parse_due(key).moment for key in dues)]
+                moments += [] if held is None else [int(held.timestamp() * 1e6)]
+                for moment in moments:
+                    schedule.now_us = max(now, moment + _JUMP_US)
+                    if moment + _JUMP_US < when and (found := self._takeable(queue, leases)):
+                        seconds = (schedule.now_us - now) / 1e6
+                        raise Found(
+                            f"{client.name} sleeps though {name} has {found[0].value}, or in {seconds} s"
+                        )
+                    schedule.now_us = now
+        self.cluster._read = read
 
     def expanded(self, names: Any) -> list[str]:
         members = [one for one in self.names if one.startswith("m-") and PATTERN in names]
         return [*members, *[one for one in names if one != PATTERN and one not in members]]
 
-    def _takeable(self, options: dict[str, Any], name: str, leases: bool) -> list[Any]:
-        queue, tr = self._catalog(options).queue(name), self._database.create_transaction()
+    def _takeable(self, queue: Any, leases: bool) -> list[Any]:
+        tr = self._database.create_transaction()
         try:
             return queue.lease_many(1, seconds=1, tr=tr) if leases else queue.pop_many(1, tr=tr)
         finally:
@@ -407,7 +429,7 @@ class World:
     def _account(self, present: dict[int, str]) -> None:
         """Check that each value that was pushed is there, gone, or was perhaps taken.
 
-        No client has seen what was removed from a handoff or a batch.
+        No client has seen what was removed from a handoff.
         """
         ledger, has_moves, faults = self.ledger, "move" in self.verbs, self.cluster.faults
         is_kept = "retention" not in self.plan.get("tasks", ())

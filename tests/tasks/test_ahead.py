@@ -12,12 +12,11 @@ import time
 import pytest
 
 from fdbqueue.exceptions import LeaseLost
-from fdbqueue.service import run
+from fdbqueue.service import ahead, run
 from fdbqueue.tasks import TaskAborted, abort
 from fdbqueue.tasks.columns import course
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.exceptions import WorkerDied
-from fdbqueue.tasks.records import ahead
 from fdbqueue.tasks.worker import TaskWorker
 from tests import forked
 from tests.concurrency.conftest import clock

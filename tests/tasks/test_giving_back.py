@@ -8,6 +8,7 @@ import time
 import pytest
 
 from fdbqueue.exceptions import LeaseLost
+from fdbqueue.service import Worker
 from fdbqueue.tasks import compat
 from fdbqueue.tasks.source import TaskSource
 from fdbqueue.tasks.worker import TaskWorker
@@ -45,16 +46,20 @@ def source_of(backend, catalog=None):
 # A second signal
 
 
-def test_what_was_given_back_is_not_begun(backend):
+def test_what_was_given_back_is_not_begun(backend, monkeypatch):
     """Tasks that wait for a thread when the worker is interrupted again return as they were."""
     results = [bad_jobs.wait_at_the_gate.enqueue(number) for number in range(10)]
     ends = threading.Event()
 
-    def interrupt():
+    real = Worker._await
+
+    def interrupted(worker, is_so):
         if ends.is_set():
             raise KeyboardInterrupt
+        return real(worker, is_so)
 
-    one = TaskWorker(backend, ["default"], prefetch=10, on_beat=interrupt)
+    monkeypatch.setattr(Worker, "_await", interrupted)
+    one = TaskWorker(backend, ["default"], prefetch=10)
     raised = []
 
     def run():

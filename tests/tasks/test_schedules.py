@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from fdbqueue.service import clock
+from fdbqueue.service import clock, run
+from fdbqueue.tasks import schedules
 from fdbqueue.tasks.compat import task_enqueued
 from fdbqueue.tasks.schedules import Cron, DueSchedules, Every
+from fdbqueue.tasks.schedules_by_hand import go_on, hold, named, run_now
 from tests.cases import cases
+from tests.contract.unsure import unsure_database
 from tests.tasks import jobs
 
 ROOT = Path(__file__).parents[2]
@@ -396,3 +399,131 @@ while told.is_alive():
     count += one.enqueue_due()
 print(count, flush=True)
 """
+
+
+# By hand
+
+
+def word(scheduled_worker):
+    """Return the backend and the schedule of a worker process."""
+    backend = scheduled_worker._backend
+    return backend, named(backend, "one")
+
+
+def test_a_held_schedule_enqueues_nothing(scheduled, at):
+    """In all workers, until it goes on; then from its next slot on, and nothing is made up for."""
+    at(10 * _HOUR)
+    here, there = scheduled(every=_HOUR), scheduled(every=_HOUR)
+    assert here.enqueue_due() == 0
+    assert hold(*word(here))
+    assert not hold(*word(there))
+    for hour in (11, 12, 13):
+        at(hour * _HOUR)
+        assert here.enqueue_due() + there.enqueue_due() == 0
+    at(13.5 * _HOUR)
+    assert go_on(*word(there))
+    assert not go_on(*word(here))
+    late = scheduled(every=_HOUR)
+    assert here.enqueue_due() + there.enqueue_due() + late.enqueue_due() == 0
+    at(14 * _HOUR)
+    assert here.enqueue_due() + there.enqueue_due() + late.enqueue_due() == 1
+    assert ready(here._backend) == 1
+
+
+def test_a_new_schedule_may_be_held(scheduled, at):
+    """Before any worker has looked at it."""
+    at(10 * _HOUR)
+    one = scheduled(every=_HOUR)
+    assert hold(*word(one))
+    at(11 * _HOUR)
+    assert one.enqueue_due() == 0
+    assert go_on(*word(one))
+    at(12 * _HOUR)
+    assert one.enqueue_due() == 0  # its times are new
+    at(13 * _HOUR)
+    assert one.enqueue_due() == 1
+
+
+def test_of_a_hold_and_a_slot_one_comes_first(scheduled, at, monkeypatch):
+    """A hold between the look at a slot and its commit is seen: the transaction runs again."""
+    at(10 * _HOUR)
+    one = scheduled(every=_HOUR)
+    one.enqueue_due()
+    at(11 * _HOUR)
+    read, held = schedules.state_in, []
+
+    def read_and_hold(found):
+        state = read(found)
+        if not held:
+            held.append(True)
+            hold(*word(one))
+        return state
+
+    monkeypatch.setattr(schedules, "state_in", read_and_hold)
+    assert one.enqueue_due() == 0
+    assert ready(one._backend) == 0
+
+
+def test_a_schedule_runs_now(scheduled, at):
+    """Also while it is held; its slots stay what they are, and the page shows the latest task."""
+    at(10 * _HOUR)
+    one = scheduled(every=_HOUR)
+    one.enqueue_due()
+    told = []
+
+    def receive(task_result, **_):
+        told.append(task_result.id)
+
+    task_enqueued.connect(receive)
+    first = run_now(*word(one))
+    hold(*word(one))
+    second = run_now(*word(one))
+    assert told == [first, second]
+    assert ready(one._backend) == 2
+    state = run(
+        one._backend.catalog.database,
+        lambda tr: schedules.state_in(tr[schedules.key_of(*word(one))]),
+    )
+    assert (state.last, state.slot) == (second, 0)
+    go_on(*word(one))
+    at(11 * _HOUR)
+    assert one.enqueue_due() == 1
+
+
+def test_the_same_word_twice_runs_once(scheduled, at):
+    """If it says which task was the latest; so does one after a slot."""
+    at(10 * _HOUR)
+    one = scheduled(every=_HOUR)
+    one.enqueue_due()
+    first = run_now(*word(one), latest="")
+    assert first
+    assert run_now(*word(one), latest="") is None
+    at(11 * _HOUR)
+    assert one.enqueue_due() == 1
+    assert run_now(*word(one), latest=first) is None
+    assert ready(one._backend) == 2
+
+
+@pytest.mark.parametrize("code", [1021, 1039])
+def test_words_of_unknown_outcome(scheduled, at, monkeypatch, code):
+    """Each takes effect once."""
+    at(10 * _HOUR)
+    one = scheduled(every=_HOUR)
+    one.enqueue_due()
+    backend, schedule = word(one)
+    unsure = backend.over(backend.catalog.over(unsure_database(backend.catalog.database, code)))
+    assert run_now(unsure, schedule)
+    assert ready(backend) == 1
+    assert hold(unsure, schedule)
+    assert not hold(backend, schedule)
+    assert go_on(unsure, schedule)
+    assert not go_on(backend, schedule)
+
+
+def test_a_unique_task_is_there_already(configure, at):
+    """Then nothing is enqueued, and that is said."""
+    given = {"task": "tests.tasks.jobs.unique", "args": ["anna"], "every": _HOUR}
+    backend = configure(schedules={"one": given})
+    assert run_now(backend, named(backend, "one"))
+    assert run_now(backend, named(backend, "one")) == ""
+    assert named(backend, "two") is None

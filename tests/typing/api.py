@@ -83,6 +83,8 @@ with queue.leased(seconds=60) as work:
 queue.bury("id", reason="bad")
 redriven: int = queue.redrive(limit=10) + queue.redrive(["id"])
 redriven += queue.redrive(reason="bad", limit=1, on_redriven=lambda count: None)
+given_back: int = queue.give_back(worker="mail1:4711") + queue.give_back(["id"], spend=False)
+made_ready: int = queue.run_now(["id"], limit=1) + queue.run_now()
 dead: Page = queue.page(state="dead")
 reasons: list[DeadReason] = queue.dead_by_reason(limit=10)
 failures: tuple[Failure, ...] = dead.items[0].failures

@@ -366,6 +366,12 @@ class History:
         self._added = None
 
 
+def advance(connection: sqlite3.Connection, version: int) -> None:
+    """Let later commits have versions above one that no commit has had."""
+    now = version_clock.reading(), version, version_clock.unix_microseconds()
+    connection.execute(_SET_ANCHOR, version_clock.Anchor(version_clock.counter(), *now))
+
+
 def conflict(written: Iterable[RangeSet], read_ranges: list[Range]) -> int | None:
     """Return 1020 if a range that was read was written, otherwise None."""
     for ranges in written:

@@ -8,6 +8,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 
+from fdbqueue.engines.embedded.commit_groups import advance
 from fdbqueue.engines.embedded.commits import Committer
 from fdbqueue.engines.embedded.fdb_errors import FDBError
 from fdbqueue.engines.embedded.options import DatabaseOptions
@@ -76,6 +77,26 @@ class Database:
         finally:
             snapshot.release()
         return size * pages, size * free
+
+    def refuse_marked_at(self, key: bytes | None) -> None:
+        """Refuse this process when it opens the file and finds a mark at a key, if any."""
+        self._store.marked_at = key
+
+    def is_shared(self) -> bool:
+        """Tell whether another process has the file open, and may write to it."""
+        self._store.snapshot().release()  # which opens it
+        return self._store.files.is_shared()
+
+    def advance_version(self, version: int) -> None:
+        """Let later commits have versions above one that no commit has had.
+
+        No other process may have the file open: it would go on from its own last version.
+        """
+        self.committer.quiesce()  # which forgets the versions so far
+        try:
+            self._store.write(None, lambda writer: advance(writer, version))
+        finally:
+            self.committer.resume()
 
     def close(self) -> None:
         """Close the file and end all watches; the next use opens it again.

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from fdbqueue.engines.embedded import version_clock
+from fdbqueue.engines.marks import refuse_marked
 from fdbqueue.exceptions import EngineUnavailable
 from fdbqueue.steady import monotonic
 
@@ -90,10 +91,12 @@ class OpenFiles:
         path: The database's file.
         opened: The files that were opened, by the ends of their names; none is expected if it is
             empty.
+        mark: The descriptor by which this process uses the file (:func:`join`), if it does.
     """
 
-    def __init__(self, path: str, opened: Mapping[str, Identity]) -> None:
+    def __init__(self, path: str, opened: Mapping[str, Identity], mark: int | None = None) -> None:
         self._path = path
+        self._mark = mark
         self._directory = os.path.dirname(path) or os.curdir
         self._opened = opened
         #: The directory's time stamp and inode since which all names lead to the opened files.
@@ -104,6 +107,15 @@ class OpenFiles:
     def without_log(self) -> OpenFiles:
         """Expect the file alone: ``-wal`` and ``-shm`` come and go with the processes."""
         return OpenFiles(self._path, {"": self._opened[""]} if self._opened else {})
+
+    def is_shared(self) -> bool:
+        """Tell whether another process uses the file, too."""
+        if self._mark is None:
+            return False
+        try:
+            return _is_held(self._mark)
+        finally:
+            fcntl.flock(self._mark, fcntl.LOCK_SH)
 
     def has_opened(self, suffix: str, found: os.stat_result) -> bool:
         """Tell whether a file that was found is the one that was opened under a name."""
@@ -236,10 +248,13 @@ _SCHEMA = """
 """
 
 
-def create_or_check_schema(connection: sqlite3.Connection) -> None:
-    """Create an empty file's schema, or check that the file has it.
+def create_or_check_schema(
+    connection: sqlite3.Connection, path: str, marked_at: bytes | None
+) -> None:
+    """Create an empty file's schema, or check that the file has it, and no mark at a key.
 
     Raises:
+        ConfigurationError: It has a mark: its queues were moved to another engine.
         sqlite3.DatabaseError: It is another program's file, or one of another version.
     """
     (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -258,3 +273,6 @@ def create_or_check_schema(connection: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError("it is another program's SQLite file")
     elif schema != SCHEMA_VERSION:
         raise sqlite3.DatabaseError(f"its schema is version {schema}, not {SCHEMA_VERSION}")
+    elif marked_at is not None:
+        row = connection.execute("SELECT value FROM kv WHERE key = ?", (marked_at,)).fetchone()
+        refuse_marked(path, row and row[0])

@@ -67,6 +67,7 @@ class Store:
         self.path = path
         self.sync_directory = path + files.SYNC
         self.files = files.OpenFiles(path, {})
+        self.marked_at: bytes | None = None
         self._syncs = syncs
         #: Whether a sync has failed: a later one would not say that the log still lacks something.
         self._is_log_doubted = False
@@ -455,14 +456,14 @@ class Store:
                 fcntl.flock(self.turn.turn, fcntl.LOCK_EX)
                 mark = files.join(self.path, self._descriptors)
                 self._writer = self.connect()
-                files.create_or_check_schema(self._writer)
+                files.create_or_check_schema(self._writer, self.path, self.marked_at)
                 files.note(self.path, mark)
             finally:
                 fcntl.flock(self.turn.turn, fcntl.LOCK_UN)
             self._writer.execute(_WRITER_CACHE)
             self._log = self._descriptors.open(self.path + files.WAL, os.O_RDWR)
             found = files.identities(self.path, "", files.WAL, files.SHM)
-            opened = files.OpenFiles(self.path, found)
+            opened = files.OpenFiles(self.path, found, mark)
         except BaseException:
             if is_new:
                 self.turn.remove()

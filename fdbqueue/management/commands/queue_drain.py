@@ -1,7 +1,8 @@
 """``queue_drain``: take all items off a queue: to a file, to standard output, or nowhere.
 
-It leases a batch, writes it to this destination, and only then acknowledges it: killed at any
-point, it loses nothing.
+It leases a batch as a worker does, writes it to this destination, and only then acknowledges it:
+killed at any point, it loses nothing. The leases of a drain to a file have the file's name, so the
+drain that continues it gives back what a killed one held.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import contextlib
 import functools
 import math
 import os
+import socket
 from collections.abc import Callable
 from typing import Any
 
+from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput, LeaseLost
 from fdbqueue.management import arguments
 from fdbqueue.management.base import QueueCommand
@@ -21,7 +24,7 @@ from fdbqueue.management.exit_codes import error_text, explain_errors, usage_err
 from fdbqueue.management.formats import item_count
 from fdbqueue.management.item_lines import FileExists, ItemsFile, NotADrain, text_of
 from fdbqueue.management.signals import defer_interrupts
-from fdbqueue.service import Batch, Batcher, Queue
+from fdbqueue.service import Batcher, Item, Queue, instrumentation, run
 
 
 class Sink:
@@ -29,28 +32,42 @@ class Sink:
 
     Args:
         queue: The queue they come from.
+        worker: Who has leased them.
         write: Writes a batch, and flushes it.
     """
 
     #: How many items were written to the file, but are not known to be acknowledged.
     unsure = 0
 
-    def __init__(self, queue: Queue, write: Callable[[Batch], None]) -> None:
+    def __init__(self, queue: Queue, worker: str, write: Callable[[list[Item]], None]) -> None:
         self._queue = queue
+        self._worker = worker
         self._write = write
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: list[Item]) -> None:
         """Write a batch, and acknowledge it."""
-        self._write_or_requeue(batch)
-        self._queue.ack_batch(batch)
-
-    def _write_or_requeue(self, batch: Batch) -> None:
         try:
             self._write(batch)
         except BaseException:
-            with contextlib.suppress(Exception):  # then its lease expires
-                self._queue.return_batch(batch)
+            self._give_back(batch)
             raise
+        ack = functools.partial(self._ack, batch=batch)
+        instrumentation.observed("ack", self._queue.name, run, self._queue.database, ack)
+
+    def _ack(self, tr: Transaction, batch: list[Item]) -> int:
+        """Acknowledge a batch; return how many items it has.
+
+        Raises:
+            LeaseLost: Some of its leases have expired; nothing was acknowledged.
+        """
+        if lost := self._queue.ack_many(batch, tr=tr).lost:
+            raise LeaseLost(queue=self._queue.name, item=lost[0])
+        return len(batch)
+
+    def _give_back(self, batch: list[Item]) -> None:
+        ids = [item.id for item in batch]
+        with contextlib.suppress(Exception):  # then their leases expire
+            self._queue.give_back(ids, worker=self._worker, spend=False)
 
 
 class FileSink(Sink):
@@ -62,25 +79,28 @@ class FileSink(Sink):
     """
 
     def __init__(self, queue: Queue, file: ItemsFile) -> None:
-        super().__init__(queue, lambda batch: file.write(f"{text_of(queue, batch)}\n".encode()))
+        super().__init__(queue, file.worker, self._write_lines)
         self._file = file
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: list[Item]) -> None:
         """Write a batch, wait for the disk, and acknowledge it.
 
-        If its lease has expired by then, the batch is cut off the file, because it is back in
-        the queue. If the outcome is unknown, it stays for ``--resume`` to find out.
+        If leases have expired by then, the batch is cut off the file, and goes back to the queue.
+        If the outcome is unknown, it stays for ``--resume`` to find out.
         """
         start = self._file.size
-        self._write_or_requeue(batch)
-        self.unsure = len(batch)
         try:
-            self._queue.ack_batch(batch)
+            super().take(batch)
         except LeaseLost:
             self._file.cut(start)
+            self._give_back(batch)
             self.unsure = 0
             raise
         self.unsure = 0
+
+    def _write_lines(self, batch: list[Item]) -> None:
+        self._file.write(f"{text_of(self._queue, batch)}\n".encode())
+        self.unsure = len(batch)
 
 
 class Command(QueueCommand):
@@ -130,6 +150,7 @@ examples:
             to = "nowhere" if options["discard"] else output or "standard output"
             emptying.report_expected(to)
             return
+        worker = f"queue_drain {socket.gethostname()}:{os.getpid()}"
         batcher = functools.partial(
             Batcher,
             queue,
@@ -141,30 +162,32 @@ examples:
         if options["discard"]:
             number = item_count(emptying.expected)
             self.console.confirm(f"Remove {number} from {queue.name!r} for good?")
-            done = self._drain(queue, batcher(), emptying, Sink(queue, lambda _: None))
+            sink = Sink(queue, worker, lambda _: None)
+            done = self._drain(queue, batcher(worker=worker), emptying, sink)
             text = f"Discarded {item_count(done)} from {queue.name!r}."
         elif output is None:
-            self._to_stream(queue, batcher(), emptying)
+            self._to_stream(queue, batcher(worker=worker), emptying, worker)
             return
         else:
             with _opened(output, resume=options["resume"], force=options["force"]) as file:
                 self._settle(queue, file)
                 sink = FileSink(queue, file)
-                done = self._drain(queue, batcher(owner=file.owner), emptying, sink)
+                done = self._drain(queue, batcher(worker=file.worker), emptying, sink)
             text = f"Drained {item_count(done)} from {queue.name!r} to {output}."
         record = {"queue": queue.name, "drained": done, "to": output or "nowhere"}
         self.console.report(record, text)
 
-    def _to_stream(self, queue: Queue, batcher: Batcher, emptying: Emptying) -> None:
+    def _to_stream(self, queue: Queue, batcher: Batcher, emptying: Emptying, worker: str) -> None:
         """Write the items to standard output."""
 
-        def write(batch: Batch) -> None:
+        def write(batch: list[Item]) -> None:
             lines = text_of(queue, batch)  # printed as one: all are in the pipe, or requeued
             self.console.check_output()
             self.console.print_lines([lines])
 
         prints = self.console.is_terminal
-        done = self._drain(queue, batcher, emptying, Sink(queue, write), overwrites=not prints)
+        sink = Sink(queue, worker, write)
+        done = self._drain(queue, batcher, emptying, sink, overwrites=not prints)
         self.console.note(f"Drained {item_count(done)} from {queue.name!r}.")
 
     def _settle(self, queue: Queue, file: ItemsFile) -> None:
@@ -173,15 +196,16 @@ examples:
         With ``--force`` the file is emptied, after the first transaction has succeeded.
         """
         if file.is_overwritten:
-            queue.settle_batch(file.owner)
+            queue.give_back(worker=file.worker, spend=False)
             file.cut(0)
             return
         file.cut_torn_line()
         last_ids = file.last_ids(ranked=queue.priority_type is not None)
         try:
-            removed = queue.settle_batch(file.owner, last_ids)
+            removed = queue.remove_many(last_ids)  # before others can have them
         except InvalidInput as error:  # an id in the file is none of this queue
             raise NotADrain(file=file.path) from error
+        queue.give_back(worker=file.worker, spend=False)
         if file.size:
             lines = file.count_lines()
             self.console.note(f"Resuming {file.path} after line {lines:,}.")
@@ -209,7 +233,7 @@ examples:
             explain_errors(lambda error: explain(error, progress.done, queue, sink)),
         ):
 
-            def take(batch: Batch) -> None:
+            def take(batch: list[Item]) -> None:
                 sink.take(batch)
                 progress.advance(len(batch))
 

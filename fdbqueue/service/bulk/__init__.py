@@ -1,6 +1,6 @@
 """Operations on many items at a time, in as many transactions as that takes.
 
-- :mod:`batches`: lease many items under one token, for a drain, or move them to another queue.
+- :mod:`move`: move items to another queue.
 - :mod:`remove`: remove items by their ids, or by their state.
 - :mod:`recount`: correct the counts of a queue that other programs write to.
 - :mod:`reshape`: move the ready items to the keys that another number of shards gives them.

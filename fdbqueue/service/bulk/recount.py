@@ -321,6 +321,6 @@ def _rows(tr: Transaction, begin: bytes, stop: bytes) -> Iterator[Any]:
 
 
 def _handed(tr: Transaction, store: ItemStore) -> Iterator[bytes]:
-    """Yield the places of the items in handoffs and batches."""
+    """Yield the places of the items in handoffs."""
     for _, handoff in all_handoffs(tr, store.tables):
         yield from (row.place for row in handoff.rows)

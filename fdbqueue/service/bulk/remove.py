@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import InvalidInput, ItemNotFound
@@ -14,7 +14,7 @@ from fdbqueue.service.consume.dead_letters import ChosenDead
 from fdbqueue.service.consume.round import Taker
 from fdbqueue.service.limits import CHUNK_BYTES
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, CountChange
-from fdbqueue.service.storage.handoffs import Handoff, all_handoffs, read_hold, write_pieces
+from fdbqueue.service.storage.handoffs import all_handoffs, write_pieces
 from fdbqueue.service.storage.item_keys import EVERY_PLACE, Row
 from fdbqueue.service.storage.store import STATES, ItemStore, check_state
 from fdbqueue.service.storage.tables import State
@@ -33,8 +33,7 @@ _LONG_AT_ONCE = 20
 def remove(tr: Transaction, store: ItemStore, places: Sequence[bytes]) -> int:
     """Remove the items at some places, in whatever state, and return how many.
 
-    An item is removed from a handoff that was not collected yet, too. A batch that holds one
-    is broken up: its owner's next use of it raises ``LeaseLost``.
+    An item is removed from a handoff that was not collected yet, too.
 
     Args:
         tr: The transaction.
@@ -186,51 +185,20 @@ def _removed(store: ItemStore, count_change: CountChange, rows: Sequence[Row]) -
 
 
 def _remove_handed(store: ItemStore, count_change: CountChange, places: Collection[bytes]) -> int:
-    """Remove items from the handoffs and batches that hold them."""
+    """Remove items from the handoffs that hold them."""
     tr = count_change.tr
-    held = None
     count = 0
     for name, handoff in all_handoffs(tr, store.tables):
-        if not any(row.place in places for row in handoff.rows):
+        taken = [row for row in handoff.rows if row.place in places]
+        if not taken:
             continue
-        held = _holds(tr, store) if held is None else held
-        count += _take_out(store, count_change, _Handed(name, handoff, held.get(name)), places)
+        bounds = store.tables.handoff_bounds(name)
+        tr.add_read_conflict_range(*bounds)
+        tr.clear_range(*bounds)
+        rest = [row for row in handoff.rows if row.place not in places]
+        write_pieces(tr, store.tables, name, handoff._replace(rows=rest))
+        count += _removed(store, count_change, taken)
     return count
-
-
-class _Handed(NamedTuple):
-    """A handoff, or a batch with the key of its owner."""
-
-    name: bytes
-    handoff: Handoff
-    holder: bytes | None
-
-
-def _take_out(
-    store: ItemStore, count_change: CountChange, found: _Handed, places: Collection[bytes]
-) -> int:
-    tr = count_change.tr
-    bounds = store.tables.handoff_bounds(found.name)
-    tr.add_read_conflict_range(*bounds)
-    tr.clear_range(*bounds)
-    taken = [row for row in found.handoff.rows if row.place in places]
-    rest = [row for row in found.handoff.rows if row.place not in places]
-    if found.holder is None:
-        write_pieces(tr, store.tables, found.name, found.handoff._replace(rows=rest))
-    else:
-        tr.clear(found.holder)
-        store.requeue_rows(count_change, rest)
-    return _removed(store, count_change, taken)
-
-
-def _holds(tr: Transaction, store: ItemStore) -> dict[bytes, bytes]:
-    """Return the keys of the owners of batches, by the batches' names."""
-    found = {}
-    for row in tr.get_range(*store.tables.batches):
-        hold = read_hold(b"", bytes(row.value))
-        if hold is not None:
-            found[hold.name] = bytes(row.key)
-    return found
 
 
 class _Ready:

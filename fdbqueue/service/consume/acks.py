@@ -322,9 +322,7 @@ class Acks:
         if once is not None:
             last = () if retry else ("dead",)
             call = self._call(once, "nack", [text], delay_us, _packable(reason), *last)
-        change = functools.partial(
-            self._give_up, delay_us=delay_us or 0, reason=reason, retry=retry
-        )
+        change = functools.partial(self.give_up, delay_us=delay_us or 0, reason=reason, retry=retry)
         write = _ChangeWrite(self._store, parsed_token(self._store, text), change)
         if call is None:
             self._runner.share("nack", write, tr)
@@ -343,7 +341,7 @@ class Acks:
         tokens, reason = _tokens_of(leases), reason_of(self._queue, reason)
         delay_us = self._delay(delay)
         arguments = delay_us, _packable(reason)
-        change = functools.partial(self._give_up, delay_us=delay_us or 0, reason=reason)
+        change = functools.partial(self.give_up, delay_us=delay_us or 0, reason=reason)
         each = functools.partial(self._change_all, change=change)
         return self._end_many("nack", tokens, once, arguments, each, tr, limit=_MAX_REWRITTEN)
 
@@ -399,7 +397,7 @@ class Acks:
         each = functools.partial(self._change_all, change=change, ends=False)
         return self._end_many("extend", tokens, once, (lasting,), each, tr, limit=_MAX_REWRITTEN)
 
-    def _give_up(
+    def give_up(
         self,
         count_change: CountChange,
         held: Hidden,
@@ -493,15 +491,17 @@ class Acks:
 
         parsed = [parsed_token(self._store, token) for token in tokens]
 
-        def end_all(transaction: Transaction) -> bytes:
-            lost = {token[:2] for token in end(transaction, distinct(parsed))}
-            return fdb.tuple.pack(tuple(token.text for token in parsed if token[:2] in lost))
+        def end_all(transaction: Transaction) -> Held:
+            gone = {token[:2] for token in end(transaction, distinct(parsed))}
+            lost = [token.text for token in parsed if token[:2] in gone]
+            return Held(len(tokens) - len(lost), lost)
 
         if call is None:
-            payload = self._runner.write(verb, tr, end_all)
-        else:
-            payload = self._write_once(verb, call, tr, end_all)
-        lost = fdb.tuple.unpack(payload)
+            return self._runner.write(verb, tr, end_all)
+        saved = self._write_once(
+            verb, call, tr, lambda transaction: fdb.tuple.pack(end_all(transaction).lost)
+        )
+        lost = fdb.tuple.unpack(saved)
         return Held(len(tokens) - len(lost), lost)
 
     def _ack_all(self, tr: Transaction, tokens: list[Token]) -> list[Token]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import datetime
 import functools
-import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import CorruptItem, InvalidInput, ItemNotFound, ItemNotReady
+from fdbqueue.exceptions import CorruptItem, ItemNotFound, ItemNotReady
 from fdbqueue.logs import get_logger
-from fdbqueue.service.clock import microseconds, now_us
+from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume.leases import reason_of
+from fdbqueue.service.consume.returns import moment_before, portions
 from fdbqueue.service.limits import STEP_BYTES
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.failures import group_of_stored, group_of_text
@@ -22,8 +22,6 @@ from fdbqueue.service.storage.tables import Hidden, State
 from fdbqueue.service.writes import Runner
 
 logger = get_logger(__name__)
-
-_REDRIVEN_AT_ONCE = 200
 
 
 class ChosenDead:
@@ -42,12 +40,7 @@ class ChosenDead:
         self, queue: str, reason: str | None, died_before: datetime.datetime | None
     ) -> None:
         self._group = None if reason is None else group_of_text(reason_of(queue, reason))
-        self._before = None
-        if died_before is not None:
-            if not isinstance(died_before, datetime.datetime) or died_before.tzinfo is None:
-                text = "died_before is no datetime with a time zone"
-                raise InvalidInput(queue=queue, reason=text)
-            self._before = microseconds(died_before)
+        self._before = moment_before(queue, "died_before", died_before)
 
     def is_all(self) -> bool:
         """Tell whether all dead letters are meant."""
@@ -98,12 +91,8 @@ class DeadLetters:
         on_undecodable: Callable[[Sequence[str]], None],
     ) -> int:
         """Requeue dead letters at their places, in transactions of at most 200; count them."""
-        places = None
-        if item_ids is not None:
-            place_named = self._store.keys.place_named
-            places = iter(dict.fromkeys(place_named(item_id) for item_id in item_ids))
         moved, most = 0, math.inf if limit is None else limit
-        for some in self._dead(places):
+        for some in portions(self._runner, self._store, State.DEAD, item_ids):
             rest = some
             while rest and moved < most:
                 redrive = functools.partial(
@@ -121,32 +110,6 @@ class DeadLetters:
             if moved >= most:
                 break
         return moved
-
-    def _dead(self, places: Iterator[bytes] | None) -> Iterator[list[bytes]]:
-        """Yield the places of dead letters, some at a time: of all, up to the last of now."""
-        after: bytes | None = None
-        last = (
-            None
-            if places is not None
-            else self._runner.read(
-                None, functools.partial(self._store.last_place, state=State.DEAD)
-            )
-        )
-        while True:
-            if places is not None:
-                some = list(itertools.islice(places, _REDRIVEN_AT_ONCE))
-            else:
-                following = functools.partial(self._next_places, after=after, last=last)
-                some = self._runner.read(None, following)
-            if not some:
-                return
-            after = some[-1]
-            yield some
-
-    def _next_places(self, tr: Transaction, after: bytes | None, last: bytes | None) -> list[bytes]:
-        if last is None:
-            return []
-        return self._store.places(tr, State.DEAD, after, _REDRIVEN_AT_ONCE, last)
 
     # In a transaction
 

@@ -1,4 +1,4 @@
-"""Requeue what has expired: leases, delays, batches and handoffs.
+"""Requeue what has expired: leases, delays and handoffs.
 
 All expire by the clock of the popper that looks, by a row in the table DUE; a help request by its
 own row. The next popper requeues them, each item at its own place, before it takes any: a bounded
@@ -47,6 +47,8 @@ ROW_KEYS_SENT = SENT_BY_SET
 _READS_AT_ONCE = 25
 #: What is said of a lease that nothing else ended.
 LEASE_EXPIRED = "its lease expired"
+#: What is said of one that was given back at somebody else's word.
+GIVEN_BACK = "it was given back"
 
 _STATES = {Kind.LEASE: State.LEASED, Kind.DELAY: State.DELAYED}
 
@@ -58,8 +60,8 @@ class Expired(NamedTuple):
     attempts: int
 
 
-class ExpiredBatch(NamedTuple):
-    """An expired help request, handoff or batch: its rows, and its key in the table DUE."""
+class ExpiredHandoff(NamedTuple):
+    """An expired help request or handoff: its rows, and its key in the table DUE."""
 
     name: bytes
     rows: list[Row]
@@ -67,13 +69,13 @@ class ExpiredBatch(NamedTuple):
 
 
 class AllExpired(NamedTuple):
-    """What has expired: items, handoffs and batches, and keys without an item.
+    """What has expired: items, handoffs, and keys without an item.
 
     ``is_cut`` says that there is more than one transaction requeues.
     """
 
     items: list[Expired]
-    batches: list[ExpiredBatch]
+    handoffs: list[ExpiredHandoff]
     stale: list[bytes]
     is_cut: bool = False
 
@@ -130,17 +132,17 @@ def examine(
     Args:
         store: The queue's items.
         tr: The transaction.
-        dues: The leases, delays and batches that have expired.
+        dues: The leases, delays and handoffs that have expired.
         requests: The help requests that have expired, handed over or not.
     """
     found = AllExpired([], [], [])
     budget = _Budget(store)
-    _examine_batches(store, tr, dues, requests, found, budget)
-    _examine_items(store, tr, [due for due in dues if due.kind is not Kind.BATCH], found, budget)
+    _examine_handoffs(store, tr, dues, requests, found, budget)
+    _examine_items(store, tr, [due for due in dues if due.kind is not Kind.HANDOFF], found, budget)
     return found._replace(is_cut=budget.is_spent)
 
 
-def _examine_batches(
+def _examine_handoffs(
     store: ItemStore,
     tr: Transaction,
     dues: Sequence[Due],
@@ -149,9 +151,9 @@ def _examine_batches(
     budget: _Budget,
 ) -> None:
     found_dues = [*(request.due for request in requests), *dues]
-    batches = [*{due.rest: due for due in found_dues if due.kind is Kind.BATCH}.items()]
-    while batches and not budget.is_spent:
-        some, batches = batches[:_READS_AT_ONCE], batches[_READS_AT_ONCE:]
+    rest = [*{due.rest: due for due in found_dues if due.kind is Kind.HANDOFF}.items()]
+    while rest and not budget.is_spent:
+        some, rest = rest[:_READS_AT_ONCE], rest[_READS_AT_ONCE:]
         reads = [begin_handoff(tr, store.tables, name) for name, _ in some]
         for (name, due), pieces in zip(some, reads, strict=True):
             handoff = parse_handoff(pieces)
@@ -159,7 +161,7 @@ def _examine_batches(
             values = sum([len(row.value) for row in rows])
             if not budget.spend(values, ROW_KEYS_SENT * len(rows)):
                 return
-            found.batches.append(ExpiredBatch(name, rows, due))
+            found.handoffs.append(ExpiredHandoff(name, rows, due))
 
 
 def _examine_items(
@@ -193,11 +195,11 @@ def take_out_expired(
         row = take_out_or_bury(store, count_change, hidden, attempts, max_attempts, LEASE_EXPIRED)
         if row is not None:
             rows.append(row)
-    for batch in found.batches:
-        remove_pieces(tr, store.tables, batch.name)
-        remove_request(tr, store.tables, batch.name)  # there is none of what was leased as a batch
-        tr.clear(store.tables.due(*batch.due))
-        rows += batch.rows
+    for handoff in found.handoffs:
+        remove_pieces(tr, store.tables, handoff.name)
+        remove_request(tr, store.tables, handoff.name)
+        tr.clear(store.tables.due(*handoff.due))
+        rows += handoff.rows
     return rows
 
 
@@ -276,7 +278,7 @@ def counted(found: AllExpired, max_attempts: int | None) -> ExpiredCounts:
     """Count the expired leases and handoffs, for :func:`log`."""
     leases = [one for one in found.items if one.hidden.state is State.LEASED]
     dead = sum([dies(hidden, attempts, max_attempts) for hidden, attempts in leases])
-    return ExpiredCounts(len(leases), dead, sum([bool(batch.rows) for batch in found.batches]))
+    return ExpiredCounts(len(leases), dead, sum([bool(handoff.rows) for handoff in found.handoffs]))
 
 
 def log(queue: str, expired: ExpiredCounts) -> None:
@@ -347,7 +349,7 @@ def preview(
 ) -> tuple[list[Row], dict[bytes, int]]:
     """Return the rows that :func:`take_out_expired` would return, and their attempts."""
     found = examine(store, tr, dues, requests)
-    rows = [row for batch in found.batches for row in batch.rows]
+    rows = [row for handoff in found.handoffs for row in handoff.rows]
     attempts = {}
     for hidden, tried in found.items:
         if not dies(hidden, tried, max_attempts):

@@ -297,7 +297,7 @@ class QueueState(NamedTuple):
         is_paused: Whether nothing is to be taken or requeued.
         requests: The open help requests, the oldest first.
         expired: The help requests that have expired, handed over or not.
-        dues: The leases, delays and batches that have expired.
+        dues: The leases, delays and handoffs that have expired.
         more_due: Whether there may be more of these.
     """
 

@@ -29,6 +29,8 @@ from fdbqueue.service.storage.tables import SECRET_BYTES, Hidden, State
 
 #: What the key of a lease takes in the row of a help request, besides the place.
 LEASE_KEY_BYTES = SECRET_BYTES + 3
+#: What follows the name of a worker in a lease that it got together with others, ahead.
+AHEAD = " (ahead)"
 
 
 class Leases:
@@ -124,6 +126,11 @@ class Leases:
             if _is_held(hidden, secret):
                 self.put_back(count_change, hidden)
         count_change.write()
+
+
+def ahead(worker: str) -> str:
+    """Return the name under which a worker leases what it cannot begin yet."""
+    return worker[: MAX_WORKER_CHARACTERS - len(AHEAD)] + AHEAD
 
 
 def reason_of(queue: str, reason: Any) -> str:

@@ -199,9 +199,10 @@ class ProcessGroup:
         self.poppers: dict[End, EndPoppers] = _Ends(database, taker)
         self.writes = SharedWrites(database, taker.store)
         look = functools.partial(begin_prospect, taker=taker)
-        self.watch = self.lease_watch = ItemWatch(database, functools.partial(look, to_lease=False))
+        watch = functools.partial(ItemWatch, database, is_told=taker.store.codec.keeps_metadata)
+        self.watch = self.lease_watch = watch(functools.partial(look, to_lease=False))
         if taker.limits is not None and taker.limits.max_leased is not None:
-            self.lease_watch = ItemWatch(database, functools.partial(look, to_lease=True))
+            self.lease_watch = watch(functools.partial(look, to_lease=True))
         restarts_after_fork(self)
 
     def restart_after_fork(self) -> None:

@@ -242,8 +242,9 @@ class SeveralGroup:
         self._sources = () if ring is None else ring.sources
         self.poppers: dict[End, SeveralPoppers] = {end: SeveralPoppers(self, end) for end in ENDS}
         look = functools.partial(begin_index_look, sources=self._sources)
-        self._watch = ItemWatch(self.database, functools.partial(look, to_lease=False))
-        self._lease_watch = ItemWatch(self.database, functools.partial(look, to_lease=True))
+        watch = functools.partial(ItemWatch, self.database, is_told=True)
+        self._watch = watch(functools.partial(look, to_lease=False))
+        self._lease_watch = watch(functools.partial(look, to_lease=True))
         restarts_after_fork(self)
 
     def restart_after_fork(self) -> None:

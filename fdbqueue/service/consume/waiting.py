@@ -5,8 +5,9 @@ watch wakes this waiter, or may have missed a change. A waiter takes part in its
 it sleeps.
 
 A process has one watch for each queue (:class:`ItemWatch`), on the keys that :mod:`prospect` names.
-Waiters also wake when something expires or a limit gives again, and after five seconds in any case:
-the recipes do not change the count.
+Waiters also wake when something expires or a limit gives again, and after half a minute in any
+case, as a watch may be lost; after five seconds if programs with the recipes may push, which change
+no count.
 
 A watch wakes the oldest waiter alone, and then none is set. If that waiter finds nothing, it sets
 the watch again. If its call ends, it wakes two others, unless the watch is set or is being set. So
@@ -18,7 +19,7 @@ no item is left while a waiter sleeps:
   wakes one that does.
 - *A waiter leaves*, however: it wakes two others, and if it alone knew of an earlier moment,
   another looks then.
-- *A signal handler raises* in a waiting thread: those it would have woken look within five seconds.
+- *A signal handler raises* in a waiting thread: those it would have woken look by themselves.
 """
 
 from __future__ import annotations
@@ -45,15 +46,18 @@ from fdbqueue.steady import monotonic
 
 T = TypeVar("T")
 
-#: Foreign pushes, and changes that a watch misses, are noticed after this time.
+#: Foreign pushes, and changes that a watch misses, are noticed after this time; where nothing but
+#: this package pushes, after so many times as long.
 UNWOKEN_LOOK_SECONDS = 5.0
+_SELDOM = 6
 _RETRY_SECONDS = 0.5
 #: When a limit gives again, one waiter looks, and wakes others as if it had been woken. These look
 #: so much later by themselves, if it has left.
 _PACED_SECONDS = 0.05
 #: How many waiters one wakes whose call ends, so that many items soon wake many.
 _WOKEN_AT_ONCE = 2
-#: How often ``waits_while`` of a waiting thread is called.
+#: How often ``waits_while`` of a waiting thread is called, and how long it sleeps in one go: a
+#: signal that comes right before that is handled only then.
 _CHECK_SECONDS = 1.0
 #: The most watches that are set in one transaction.
 _ARMED_AT_ONCE = 25
@@ -72,17 +76,19 @@ class ItemWatch:
         database: Anything with ``create_transaction()``.
         begin_look: Begins to read, in a transaction, when there is an item
             (:mod:`fdbqueue.service.consume.prospect`); what it returns is called for the result.
+        is_told: Whether each change of what it looks at changes what it watches, too.
 
     Attributes:
-        database, begin_look: As given.
+        database, begin_look, is_told: As given.
         generation: How often there may have been an item since; read it before looking whether the
             queue is empty.
         look_at: When a waiter is to look at the queue even if nothing wakes it.
     """
 
-    def __init__(self, database: Database, begin_look: BeginLook) -> None:
+    def __init__(self, database: Database, begin_look: BeginLook, *, is_told: bool = False) -> None:
         self.database = database
         self.begin_look = begin_look
+        self.is_told = is_told
         self.restart_after_fork()
 
     def restart_after_fork(self) -> None:
@@ -181,7 +187,9 @@ class ItemWatch:
             if self.is_watched():
                 return False
             late, self._watch = self._watch, None
-            self._arming_until = self.look_at = monotonic() + UNWOKEN_LOOK_SECONDS
+            now = monotonic()
+            self._arming_until = now + UNWOKEN_LOOK_SECONDS
+            self.look_at = now + UNWOKEN_LOOK_SECONDS * (_SELDOM if self.is_told else 1)
         if late is not None:
             late.cancel()
         return True
@@ -381,7 +389,7 @@ class ItemWait:
         waits_while: Callable[[], bool] | None,
     ) -> bool:
         while waits_while is None or waits_while():
-            check_at = math.inf if waits_while is None else monotonic() + _CHECK_SECONDS
+            check_at = monotonic() + _CHECK_SECONDS
             while True:
                 if not self._is_asleep(wake):
                     return True
@@ -408,7 +416,7 @@ class ItemWait:
 
     def _latest_look(self, deadline: float) -> float:
         """Return when this wait ends at the latest; without a watch nothing else would end it."""
-        return min(deadline, self.look_at, monotonic() + UNWOKEN_LOOK_SECONDS)
+        return min(deadline, self.look_at, monotonic() + UNWOKEN_LOOK_SECONDS * _SELDOM)
 
     def _next_look(self, end: float, wake: Callable[[], object]) -> float:
         return min([end, *[watch.next_look(wake) for watch in self.watches]])

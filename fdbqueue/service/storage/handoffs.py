@@ -1,10 +1,9 @@
-"""The rows of help between processes (:mod:`fdbqueue.service.consume.help`), and of batches.
+"""The rows of help between processes (:mod:`fdbqueue.service.consume.help`).
 
 - *A request* is one row: when it was asked, whether it is served, when it expires; for leases those
   that are to end, and then the new.
-- *A handoff* is a batch for a request: the items, in pieces under its name; and, if it holds any, a
-  row DUE at the moment at which the request expires.
-- *A batch*, leased under one token, is the same.
+- *A handoff* is for a request: the items, in pieces under its name; and, if it holds any, a row DUE
+  at the moment at which the request expires.
 """
 
 from __future__ import annotations
@@ -14,10 +13,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-import fdb.tuple
-
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.service import tuples
 from fdbqueue.service.storage.item_keys import ENDS, End, Row
 from fdbqueue.service.storage.tables import HANDOFF_NAME_BYTES, Due, Kind, TableKeys
 
@@ -77,11 +73,11 @@ class HelpRequest(NamedTuple):
     @property
     def due(self) -> Due:
         """The row that says when its handoff expires."""
-        return Due(self.until, Kind.BATCH, self.name)
+        return Due(self.until, Kind.HANDOFF, self.name)
 
 
 class Handoff(NamedTuple):
-    """The items that were taken for a request, or are leased as a batch.
+    """The items that were taken for a request.
 
     Attributes:
         rows: Their rows, in the order in which they were taken.
@@ -167,19 +163,19 @@ def answer(tr: Transaction, tables: TableKeys, request: HelpRequest) -> None:
 
 
 def write_pieces(tr: Transaction, tables: TableKeys, name: bytes, handoff: Handoff) -> None:
-    """Write the pieces of a handoff or a batch."""
+    """Write the pieces of a handoff."""
     data = _packed(handoff)
     for piece, start in enumerate(range(0, len(data), _PIECE_BYTES)):
         tr[tables.handoff(name, piece)] = data[start : start + _PIECE_BYTES]
 
 
 def remove_pieces(tr: Transaction, tables: TableKeys, name: bytes) -> None:
-    """Remove the pieces of a handoff or a batch; the caller decides what happens to its items."""
+    """Remove the pieces of a handoff; the caller decides what happens to its items."""
     tr.clear_range(*tables.handoff_bounds(name))
 
 
 def begin_handoff(tr: Transaction, tables: TableKeys, name: bytes) -> Any:
-    """Begin to read a handoff or a batch; the transaction depends on it."""
+    """Begin to read a handoff; the transaction depends on it."""
     return tr.get_range(*tables.handoff_bounds(name))
 
 
@@ -190,7 +186,7 @@ def parse_handoff(pieces: Any) -> Handoff | None:
 
 
 def all_handoffs(tr: Transaction, tables: TableKeys) -> Iterator[tuple[bytes, Handoff]]:
-    """Yield all handoffs and batches with their names, by snapshot reads."""
+    """Yield all handoffs with their names, by snapshot reads."""
     pieces = iter(tr.snapshot.get_range(*tables.handoffs))
     for name, rows in itertools.groupby(pieces, lambda row: tables.handoff_name(row.key)):
         handoff = parse_handoff(rows)
@@ -236,26 +232,3 @@ def _unpacked(data: bytes) -> Handoff:
         at = middle + value_size
         rows.append(Row(data[start:middle], data[middle:at]))
     return Handoff(rows, bool(data[0]), bool(data[1]))
-
-
-class BatchHold(NamedTuple):
-    """The name of the batch that an owner holds, and when it expires, in microseconds."""
-
-    owner: bytes
-    name: bytes
-    deadline: int
-
-    def packed(self) -> bytes:
-        """Return the value stored under the owner."""
-        return fdb.tuple.pack((self.name, self.deadline))
-
-
-def read_hold(owner: bytes, stored: bytes) -> BatchHold | None:
-    """Return the hold stored under an owner, None when the value is not a hold."""
-    try:
-        name, deadline = tuples.unpack(stored)
-    except ValueError:
-        return None
-    if not isinstance(name, bytes) or not isinstance(deadline, int):
-        return None
-    return BatchHold(owner, name, deadline) if len(name) == HANDOFF_NAME_BYTES else None

@@ -292,7 +292,7 @@ class ItemStore:
             tr[self.keys.key(row.place)] = row.value
 
     def requeue_rows(self, count_change: CountChange, rows: Sequence[Row]) -> None:
-        """Write the rows of handoffs and batches again, which still count as ready."""
+        """Write the rows of handoffs again, which still count as ready."""
         if rows:
             self.write_rows(count_change.tr, rows)
             count_change.wakes += len(rows)  # those who wait for items look for them

@@ -29,7 +29,7 @@ _MOMENT = struct.Struct(">Q")
 #: How many failures of an item are kept.
 FAILURES_KEPT = 3
 
-#: The length of the names of help requests, handoffs and batches.
+#: The length of the names of help requests and handoffs.
 HANDOFF_NAME_BYTES = 8
 #: The length of the names of responses.
 RESPONSE_NAME_BYTES = 16
@@ -62,13 +62,13 @@ _STATES = [(state, state.value) for state in State]
 class Kind(enum.IntEnum):
     """What expires at a moment."""
 
-    BATCH = 0
+    HANDOFF = 0
     LEASE = 1
     DELAY = 2
 
 
 class Due(NamedTuple):
-    """A key of the table DUE: when, what, and which place or batch."""
+    """A key of the table DUE: when, what, and which place or handoff."""
 
     moment: int
     kind: Kind
@@ -100,14 +100,13 @@ class TableKeys:
         0d  CHUNK     place, number         the later chunks of a long value
         0e  RECOUNTED                       written by each recount that corrects counts
         0f  HIGH                            the highest count or index ever hidden
-        10  HANDOFF   name, number          the items of a handoff or a batch
+        10  HANDOFF   name, number          the items of a handoff
         11  RESPONSE  name, number          the saved response of an idempotency key
         12  EXPIRY    moment, name          when a response expires
         13  UNIQUE    digest                the place of the item that has a unique key
         14  FAILURE   place, attempt % 3    one of the last three failures of an item
         15  REASON    first line of it      dead letters of that reason
         16  DEATH     moment, place         dead letters by when they died
-        20  BATCH     owner                 which batch a drain holds, and until when
 
     Args:
         prefix: The bytes of the queue's subspace.
@@ -145,7 +144,6 @@ class TableKeys:
         self._deaths = tables + b"\x16"
         #: The prefixes of the keys of hidden items, by their states.
         self.states = {state: tables + byte for state, byte in _STATES}
-        self._batches = tables + b"\x20"
         # The ranges of whole tables.
         self.bounds: Bounds = (tables, tables + b"\xff")
         self.formats: Bounds = (self.format, tables + b"\x02\x03")
@@ -161,14 +159,13 @@ class TableKeys:
         )
         self.ages: Bounds = (self._ages, self._attempts)
         self.all_attempts: Bounds = (self._attempts, self._attempts + b"\xff")
-        #: All handoffs and batches, whatever bytes their names are.
+        #: All handoffs, whatever bytes their names are.
         self.handoffs: Bounds = (self._handoffs, self._responses)
         #: All responses, and the moments at which they expire.
         self.responses: Bounds = (self._responses, self._uniques)
         self.uniques: Bounds = (self._uniques, self._failures)
         self.reasons: Bounds = (self._reasons, self._deaths)
         self.deaths: Bounds = (self._deaths, tables + b"\x17")
-        self.batches: Bounds = (self._batches, tables + b"\x21")
 
     @property
     def without_queue(self) -> tuple[Bounds, Bounds]:
@@ -199,7 +196,7 @@ class TableKeys:
     # What expires
 
     def due(self, moment: int, kind: Kind, rest: bytes) -> bytes:
-        """Return the key that says that a place or a batch expires at a moment."""
+        """Return the key that says that a place or a handoff expires at a moment."""
         return self._due + _moment(moment) + bytes((kind,)) + rest
 
     def due_prefix(self, moment: int, kind: Kind) -> bytes:
@@ -215,7 +212,7 @@ class TableKeys:
         return Due(moment, Kind(kind), key[start + 9 :]) if kind in _KINDS else None
 
     def handoff(self, name: bytes, piece: int) -> bytes:
-        """Return the key of a piece of a handoff or a batch."""
+        """Return the key of a piece of a handoff."""
         return self._handoffs + name + struct.pack(">H", piece)
 
     def handoff_bounds(self, name: bytes) -> Bounds:
@@ -329,12 +326,6 @@ class TableKeys:
     def hidden_place(self, state: State, key: bytes) -> tuple[bytes, bool]:
         """Return the place of a hidden item's key, and whether the key holds its value."""
         return key[len(self.states[state]) : -1], key.endswith(_PART_VALUE)
-
-    # Drains
-
-    def batch(self, owner: bytes) -> bytes:
-        """Return the key that names the batch of a drain."""
-        return self._batches + owner
 
     # Long values
 

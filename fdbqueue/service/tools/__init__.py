@@ -11,6 +11,7 @@ reads rows before it decodes them, an examination of the stored bytes.
 - :mod:`keyed_push`: push a source in portions, each under an idempotency key.
 - :mod:`family`: a family as one object: its members, what they have, and the pause of all.
 - :mod:`presence`: which workers there are.
+- :mod:`engine_copy`: copy all that is stored to another engine.
 - :mod:`examination`: count a queue item by item, requeue what has expired, and remove what clients
   that died have left, their receipts among it.
 

@@ -182,7 +182,7 @@ class AlternatingLeases:
         if taker.limits is not None:
             taker.limits.begin(tr, taker.store.tables, now_us()).settle().give_back(1)
 
-    def wait_for_items(self, seconds: float) -> bool:
+    def wait_for_items(self, seconds: float, waits_while: Callable[[], bool] | None = None) -> bool:
         """Wait until there may be an item to lease in any of the queues, and tell whether so."""
         main = self._main
         watches = self._families.watches(to_lease=True)
@@ -191,7 +191,7 @@ class AlternatingLeases:
         wait = ItemWait(watches)
         look = functools.partial(self._look, wait)
         deadline = deadline_after(main.name, seconds)
-        return bool(wait.until(look, deadline, database=main.database))
+        return bool(wait.until(look, deadline, waits_while, main.database))
 
     def close(self) -> None:
         """Watch nothing any longer."""

@@ -1,7 +1,7 @@
 """Examine queues, and clean up what clients that died have left.
 
-Of one queue: count it item by item, find undecodable and overdue items, requeue what has expired,
-and remove the records of drains. Of a database: remove the receipts of clients that no longer
+Of one queue: count it item by item, find undecodable and overdue items, and requeue what has
+expired. Of a database: remove the receipts of clients that no longer
 write.
 """
 
@@ -25,7 +25,7 @@ from fdbqueue.service.consume.prospect import Look
 from fdbqueue.service.items import Item, Priority, Undecodable
 from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.counts import Counts
-from fdbqueue.service.storage.handoffs import all_handoffs, read_hold
+from fdbqueue.service.storage.handoffs import all_handoffs
 from fdbqueue.service.storage.item_keys import bounds
 from fdbqueue.service.storage.store import STATES
 from fdbqueue.service.storage.tables import Kind
@@ -43,7 +43,6 @@ MAX_OVERDUE = 10_000
 #: And items in other shards up to this.
 MAX_STRAYS = 100
 _KEPT_IDS = 1_000
-_HOLDS_AT_ONCE = 1_000
 _SWEPT_AT_ONCE = 1_000
 #: Receipts are given up once they are so old.
 STALE_SECONDS = 86_400
@@ -93,7 +92,7 @@ class Overdue:
     Attributes:
         leases: Expired leases.
         delays: Expired delays.
-        handoffs: Expired handoffs and batches, left by processes that died.
+        handoffs: Expired handoffs, left by processes that died.
         requests: Expired help requests, left by processes that died.
     """
 
@@ -166,7 +165,7 @@ class Examiner:
         """Requeue what has expired, as the next popper would, at most 100 items a transaction.
 
         Returns:
-            How many items, batches and keys were handled.
+            How many items, handoffs and keys were handled.
         """
         total = 0
         while done := run(self._database, self._requeue, wrote=bool):
@@ -177,22 +176,6 @@ class Examiner:
         """Remove all that an empty queue stores, if it was idle so long; tell whether it was."""
         remove = functools.partial(remove_idle, taker=self._taker, seconds=seconds)
         return run(self._database, remove, wrote=bool)
-
-    def stale_holds(self, *, remove: bool = False) -> int:
-        """Count the records of drains whose batch was requeued.
-
-        Args:
-            remove: Whether to remove these records.
-        """
-        begin, stop = self._tables.batches
-        total = 0
-        while True:
-            look = functools.partial(self._stale_holds, begin=begin, stop=stop, remove=remove)
-            found, last = run(self._database, look, wrote=lambda page: remove and bool(page[0]))
-            total += found
-            if last is None:
-                return total
-            begin = last + b"\x00"
 
     def is_indexed(self) -> bool | None:
         """Tell whether takes from the queue's family find it; None if it is in no family."""
@@ -222,7 +205,7 @@ class Examiner:
         return ready, hidden
 
     def _add_handed(self, tr: Transaction, census: Census) -> None:
-        """Count the items in handoffs and batches as ready, as the counts do."""
+        """Count the items in handoffs as ready, as the counts do."""
         for _, handoff in all_handoffs(tr, self._tables):
             for row in handoff.rows:
                 census.found["ready"] += 1
@@ -244,7 +227,7 @@ class Examiner:
         return Overdue(
             leases=kinds[Kind.LEASE],
             delays=kinds[Kind.DELAY],
-            handoffs=kinds[Kind.BATCH],
+            handoffs=kinds[Kind.HANDOFF],
             requests=len(expired),
         )
 
@@ -254,7 +237,7 @@ class Examiner:
         return parse_state(self._store, tr, now, rows, at_random=self._taker.choices > 0)
 
     def _requeue(self, tr: Transaction) -> int:
-        """Requeue some of what has expired, and return how many items, batches and keys."""
+        """Requeue some of what has expired, and return how many items, handoffs and keys."""
         state = self._state(tr, now_us())
         count_change = self._store.count_change(tr)
         self._store.format.depend(tr)
@@ -262,24 +245,7 @@ class Examiner:
         rows = expiry.take_out_expired(self._store, count_change, found, self._taker.max_attempts)
         self._store.requeue_rows(count_change, rows)
         count_change.write()
-        return len(found.items) + len(found.batches) + len(found.stale)
-
-    def _stale_holds(
-        self, tr: Transaction, *, begin: bytes, stop: bytes, remove: bool
-    ) -> tuple[int, bytes | None]:
-        """Count stale records on one page, and return the last key read; None at the end."""
-        rows = list(tr.snapshot.get_range(begin, stop, limit=_HOLDS_AT_ONCE))
-        holds = [read_hold(b"", bytes(row.value)) for row in rows]
-        reads = [None if hold is None else tr[self._tables.handoff(hold.name, 0)] for hold in holds]
-        stale = [
-            row.key
-            for row, batch in zip(rows, reads, strict=True)
-            if batch is None or not batch.present()
-        ]
-        for key in stale if remove else []:
-            tr.add_read_conflict_key(key)
-            tr.clear(key)
-        return len(stale), bytes(rows[-1].key) if len(rows) == _HOLDS_AT_ONCE else None
+        return len(found.items) + len(found.handoffs) + len(found.stale)
 
 
 def sweep(database: Database, *, older_than_seconds: float = STALE_SECONDS) -> int:

@@ -61,7 +61,9 @@ class LeaseSource(Protocol):
     def bury_corrupt(self, error: CorruptItem) -> bool:
         """Move the item that an error names to the dead letters; tell whether it was there."""
 
-    def wait_for_items(self, seconds: float, *, to_lease: bool = ...) -> bool:
+    def wait_for_items(
+        self, seconds: float, *, to_lease: bool = ..., waits_while: Callable[[], bool] | None = ...
+    ) -> bool:
         """Wait until there may be an item to take; tell whether so."""
 
     def held_until(self, *, to_lease: bool = ...) -> datetime.datetime | None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service import moments
-from fdbqueue.service.bulk.batches import Batch, check_move, move_now
+from fdbqueue.service.bulk.move import check_move, move_now
 from fdbqueue.service.items import Duration, Item
 from fdbqueue.service.limits import MAX_RETURNED_BYTES, STEP_BYTES
 from fdbqueue.service.moments import parsed_position, position
@@ -108,7 +108,7 @@ class Batcher(_BatchStream):
         limit: The most items altogether.
         batch_items: The most items in a batch; it also ends at about a megabyte.
         seconds: How long each batch is leased.
-        owner: The owner of the batches, as for ``lease_batch``.
+        worker: Who leases them.
     """
 
     def __init__(
@@ -119,15 +119,16 @@ class Batcher(_BatchStream):
         limit: float = math.inf,
         batch_items: int = BATCH_ITEMS,
         seconds: Duration = 60,
-        owner: bytes | None = None,
+        worker: str | None = None,
     ) -> None:
         super().__init__(queue, end, limit, batch_items)
-        self._lease = functools.partial(queue.lease_batch, end=end, seconds=seconds, owner=owner)
+        self._lease = functools.partial(queue.lease_many, end=end, seconds=seconds, worker=worker)
 
-    def next(self) -> Batch:
+    def next(self) -> list[Item]:
         """Lease the next batch; empty when the queue is empty or the limit is reached."""
-        batch = self._taken(self._lease, Batch.empty())
-        self._note(len(batch), batch.size_bytes)
+        nothing: list[Item] = []
+        batch = self._taken(self._lease, nothing)
+        self._note(len(batch), sum([item.size_bytes for item in batch]))
         return batch
 
 

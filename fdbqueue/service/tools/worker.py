@@ -35,7 +35,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from fdbqueue.exceptions import BatchTooLarge, CorruptItem, LeaseLost, text_of_error, type_name
 from fdbqueue.locks import RLock
@@ -53,7 +53,7 @@ logger = get_logger(__name__)
 #: What became of an item that was worked on.
 Outcome = Literal["handled", "failed", "lost"]
 
-#: How long to wait for items before checking for an error. New items end the wait at once.
+#: How long to wait for items that a limit keeps back, before looking whether it still does.
 _WAIT_SECONDS = 2.0
 #: How long one wait lasts at most: a signal right before it is handled only when it ends.
 _SIGNAL_SECONDS = 0.5
@@ -96,7 +96,6 @@ class Worker:
         on_end: Called with each item, and its error or None, one call at a time.
         on_free: Called by each thread that has reported ends, once it holds no lock; may not raise.
         on_stop: Called with the number of running items if something ends the work early.
-        on_beat: Called by the caller's thread every two seconds, unless the engine holds it up.
         presences: ``catalog.presences``, for a row of this worker while it works; None for none.
         home_of: Returns, by a queue's name, what the log calls it.
         threads: Those of the worker that this is a part of, which gives back what is leased.
@@ -121,7 +120,6 @@ class Worker:
         on_end: Callable[[Item, BaseException | None], None] = lambda *_: None,
         on_free: Callable[[], None] = lambda: None,
         on_stop: Callable[[int], None] = lambda _: None,
-        on_beat: Callable[[], None] = lambda: None,
         presences: Presences | None = None,
         home_of: Callable[[str], str] = str,
         threads: WorkerThreads | None = None,
@@ -138,7 +136,7 @@ class Worker:
         self._remaining = limit
         self._follow, self._let_in = follow, let_in
         self._on_end, self._on_free = on_end, on_free
-        self._on_stop, self._on_beat = on_stop, on_beat
+        self._on_stop = on_stop
         self._home_of = home_of
         self._gives_back, self._threads = threads is None, threads or WorkerThreads()
         self._presence: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
@@ -220,36 +218,25 @@ class Worker:
 
     def _give_back(self, death: ThreadDied) -> None:
         """Acknowledge what is done, requeue what waits, and give up what runs; never raise."""
-        waiting = self._no_more()
+        waiting: list[Item] = []
         waits_until = monotonic() + _CLOSING_SECONDS
-        while not self._ends_all(waits_until):
+        while True:
+            with self._changed:
+                waiting += [one for one in self._line.emptied() if isinstance(one, Item)]
+                self._end_threads()  # what ends them was in the line, too
+                if not (self._collects or self._asked) or monotonic() > waits_until:
+                    self._collects = True  # no other thread is to end these, too
+                    break
             time.sleep(_MOMENT_SECONDS)
-        waiting += self._no_more()  # what was leased meanwhile
-        done, held = [*self._done], self._held()
+        done, held, queue = [*self._done], self._held(), cast("Any", self._queue)
         for item in done:
             self._finish_here(item, None)
-        queue: Any = self._queue
         for item in held.values():
             if item in waiting:
                 with contextlib.suppress(Exception):  # then its lease expires
                     queue.requeue(item)
             elif item not in done:
                 self._finish_here(item, death)
-
-    def _ends_all(self, waits_until: float) -> bool:
-        """Let no other thread lease or acknowledge any more; false if one still does."""
-        with self._changed:
-            if (self._collects or self._asked) and monotonic() < waits_until:
-                return False
-            self._collects = True
-            return True
-
-    def _no_more(self) -> list[Item]:
-        """Return the items that wait for a thread, which none takes any more."""
-        with self._changed:
-            waiting = [one for one in self._line.emptied() if isinstance(one, Item)]
-            self._end_threads()  # what ends them was in the line, too
-        return waiting
 
     def stop(self) -> None:
         """Lease nothing more; :meth:`run` returns once the running items are finished.
@@ -321,11 +308,7 @@ class Worker:
         return int(max(0, min(wanted, self._remaining)))
 
     def _waits_for_more(self, ended: int) -> bool:
-        """Wait for more items; tell whether there may be any.
-
-        Args:
-            ended: How many items had ended before the queue was found empty.
-        """
+        """Wait for more items, where so many had ended before; tell whether there may be any."""
         if self._follow:
             self._wait_for_items()
             return True
@@ -341,18 +324,16 @@ class Worker:
         """Wait if a limit may keep back items; tell whether one may."""
         if not self._aside(lambda: self._queue.held_until(to_lease=True) is not None):
             return False
-        self._wait_for_items(once=True)  # the queue may be empty by then
+        self._wait_for_items(_WAIT_SECONDS)  # the queue may be empty by then
         return True
 
     def _ended(self) -> int:
         return self.handled + self.failed + self.lost + self._returned
 
-    def _wait_for_items(self, *, once: bool = False) -> None:
-        may_be = False
-        while not may_be and self._goes_on():
-            self._on_beat()
-            with self._let_in():
-                may_be = self._queue.wait_for_items(_WAIT_SECONDS, to_lease=True) or once
+    def _wait_for_items(self, seconds: float = math.inf) -> None:
+        """Wait until there may be an item, or the work is to end; it looks for that each second."""
+        with self._let_in():
+            self._queue.wait_for_items(seconds, to_lease=True, waits_while=self._goes_on)
 
     def _is_at_work(self) -> bool:
         """Tell whether items run, or are being leased."""
@@ -373,7 +354,7 @@ class Worker:
                 self._wake()
 
         self._errands.put(run)
-        self._wait(lambda: answers, beats=False)
+        self._wait(lambda: answers)
         return answers[0]
 
     def _report_running(self) -> None:
@@ -381,12 +362,10 @@ class Worker:
             with contextlib.suppress(Exception):  # but not an interrupt: it abandons the items
                 self._on_stop(len(self._running))
 
-    def _wait(self, is_so: Callable[[], Any], *, beats: bool = True) -> None:
+    def _wait(self, is_so: Callable[[], Any]) -> None:
         """Wait in the caller's thread until something is so."""
         while not self._await(is_so):
             self._threads.check()
-            if beats:
-                self._on_beat()
             with contextlib.suppress(queues.Empty):
                 self._wakes.get(timeout=_SIGNAL_SECONDS)
 
@@ -445,11 +424,7 @@ class Worker:
         return False
 
     def _reserved(self, done: int = 0) -> int:
-        """Return how many items to lease, and take them off the limit.
-
-        Args:
-            done: How many threads lease because their items are done; 0 for the free threads.
-        """
+        """Return how many items to lease, as some are done or for free threads; reserve them."""
         with self._changed:
             if not self._goes_on():
                 return 0

@@ -21,6 +21,7 @@
   }
 
   let kept = [];
+  let ticks = [];
 
   function keep() {
     kept = parts().flatMap((part) =>
@@ -31,6 +32,7 @@
         top: element.scrollTop,
       })),
     );
+    ticks = [...document.querySelectorAll(".fdbqueue-tick:checked")].map((box) => box.id);
   }
 
   function restore() {
@@ -42,6 +44,18 @@
         }
         element.scrollLeft = left;
         element.scrollTop = top;
+      }
+    }
+    for (const box of document.querySelectorAll(".fdbqueue-tick")) {
+      box.checked ||= ticks.includes(box.id); // of a row that is there still
+    }
+  }
+
+  // A box for all rows of the page, which only this script can tick.
+  function tickPage(event) {
+    if (event.target instanceof Element && event.target.id === "tick-page") {
+      for (const box of document.querySelectorAll(".fdbqueue-tick[name=id]")) {
+        box.checked = event.target.checked;
       }
     }
   }
@@ -108,8 +122,8 @@
   }
 
   function showCopies() {
-    for (const button of document.querySelectorAll(".fdbqueue-copy")) {
-      button.hidden = false;
+    for (const element of document.querySelectorAll(".fdbqueue-copy, .fdbqueue-tick-page")) {
+      element.hidden = false;
     }
   }
 
@@ -132,6 +146,7 @@
     unfold();
     document.addEventListener("toggle", remember, true); // it does not bubble
   });
+  document.addEventListener("change", tickPage);
   document.addEventListener("click", (event) => {
     const button = event.target.closest(".fdbqueue-copy");
     if (button) {

@@ -27,6 +27,7 @@ from django.utils.translation import gettext_lazy as _
 from fdbqueue import conf, deadlines
 from fdbqueue.columns import DURATION, FUTURE, PAST, TEXT, Column, ValueKind, link, markup
 from fdbqueue.columns.text import grouped, lasting, visible
+from fdbqueue.pages.action_page import links, offers
 from fdbqueue.pages.forms import search_field
 from fdbqueue.pages.framing import ListView
 from fdbqueue.pages.listing import (
@@ -41,7 +42,7 @@ from fdbqueue.pages.listing import (
     tile,
 )
 from fdbqueue.pages.readings import MorePage
-from fdbqueue.pages.sites import Addresses
+from fdbqueue.pages.sites import EVERY, Addresses, actions_are_on
 from fdbqueue.pages.workers_and_failures import MAX_NAMED
 from fdbqueue.service import Catalog, now_us, run
 from fdbqueue.tasks.backend import FdbQueueBackend
@@ -56,6 +57,8 @@ from fdbqueue.tasks.schedules import (
     Every,
     Schedule,
     ScheduleState,
+    held_in,
+    held_key_of,
     key_of,
     schedules_of,
     state_in,
@@ -327,6 +330,7 @@ class ScheduleRow:
         next: When it is due next; None for never.
         queue: The name of its queue; None if that is not known here.
         task: Its latest task; None if nothing is known of it.
+        held: Since when it is held; None if it is not.
     """
 
     backend: FdbQueueBackend
@@ -335,6 +339,7 @@ class ScheduleRow:
     next: datetime.datetime | None
     queue: str | None
     task: TaskState | None
+    held: datetime.datetime | None = None
 
     @property
     def latest(self) -> datetime.datetime | None:
@@ -381,11 +386,22 @@ class SchedulesView(ListView):
             element_id = f"queue-{row.backend.alias}-{row.queue}"
             return link(element_id, addresses.queue(row.queue), row.queue)
 
+        def acts_of(row: ScheduleRow) -> SafeString | None:
+            names = ("run-schedule", "hold-schedule" if row.held is None else "go-on-schedule")
+            one = f"{row.backend.alias}/{row.schedule.name}"
+            offered = offers(self.request.user, addresses, row.queue or EVERY, *names, id=one)
+            return links(offered, f"schedule-{rows.index(row)}", row.schedule.name)
+
+        held = Column("held", _("Held since"), attrgetter("held"), PAST)
+        acts = Column("acts", _("Actions"), acts_of)
+
         columns: tuple[Column[ScheduleRow], ...] = (
             Column("schedule", _("Schedule"), name_of),
+            *([acts] if actions_are_on() else []),
             Column("function", _("Function"), lambda row: _path_of(row.schedule.task)),
             Column("times", _("Times"), lambda row: _times(row.schedule), TEXT),
-            Column("next", _("Next"), attrgetter("next"), FUTURE),
+            Column("next", _("Next"), lambda row: None if row.held else row.next, FUTURE),
+            *([held] if any(row.held for row in rows) else []),
             Column("latest", _("Latest"), attrgetter("latest"), PAST),
             Column("task", _("Latest task"), task_of),
             Column("queue", _("Queue"), queue_of),
@@ -404,26 +420,42 @@ def read_schedules(catalog: Catalog) -> tuple[list[ScheduleRow], bool]:
     def read(tr: Any) -> tuple[list[ScheduleRow], bool]:
         rows: list[ScheduleRow] = []
         some = every[:MAX_SCHEDULES]
-        begun = [tr.snapshot[key_of(backend, one)] for backend, one in some]
-        for (backend, schedule), state_row in zip(some, begun, strict=True):
+        begun = [_begin_state(tr, *one) for one in some]
+        for one, reads in zip(some, begun, strict=True):
             if deadlines.is_half_over():
                 return rows, False
-            rows.append(_schedule_row(tr, backend, schedule, state_in(state_row)))
+            rows.append(_schedule_row(tr, *one, *reads))
         return rows, len(rows) == len(every)
 
     return run(catalog.database, read, read_only=True)
 
 
+def read_schedule(backend: FdbQueueBackend, schedule: Schedule) -> ScheduleRow:
+    """Read what is stored of a schedule."""
+
+    def read(tr: Any) -> ScheduleRow:
+        return _schedule_row(tr, backend, schedule, *_begin_state(tr, backend, schedule))
+
+    return run(backend.catalog.database, read, read_only=True)
+
+
+def _begin_state(tr: Any, backend: FdbQueueBackend, schedule: Schedule) -> tuple[Any, Any]:
+    """Begin to read the state of a schedule, and since when it is held."""
+    keys = key_of(backend, schedule), held_key_of(backend, schedule)
+    return tr.snapshot[keys[0]], tr.snapshot[keys[1]]
+
+
 def _schedule_row(
-    tr: Any, backend: FdbQueueBackend, schedule: Schedule, state: ScheduleState
+    tr: Any, backend: FdbQueueBackend, schedule: Schedule, state_row: Any, held_row: Any
 ) -> ScheduleRow:
     """Read the latest task of a schedule, which tells the queue if that is not known yet."""
+    state, held = state_in(state_row), moment(held_in(held_row))
     queue = _queue_of(backend, schedule)
     due = schedule.times.following(now_us())
     found = backend.found(state.last, tr) if state.last else None
     if queue is None and found is not None:
         queue = backend.catalog.home(found.queue)
-    return ScheduleRow(backend, schedule, state, moment(due), queue, found)
+    return ScheduleRow(backend, schedule, state, moment(due), queue, found, held)
 
 
 def _queue_of(backend: FdbQueueBackend, schedule: Schedule) -> str | None:

@@ -19,7 +19,7 @@ from fdbqueue import conf, deadlines
 from fdbqueue.columns import facts, link
 from fdbqueue.columns.text import Moment, command
 from fdbqueue.exceptions import ItemNotFound
-from fdbqueue.pages.action_page import Outcome, PageAction
+from fdbqueue.pages.actions import Outcome, PageAction
 from fdbqueue.pages.listing import with_links
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.values import show
@@ -177,10 +177,17 @@ def _commands(row: TaskRow) -> list[Advice]:
         text = gettext_lazy("Run it again, as if it had never been tried:")
         again = command("queue_redrive", row.queue.name, id=item.id)
         return [Advice(text, again, "redrive", item.id)]
-    text = gettext_lazy("Abort it; it does not run any more:")
+    text, more = gettext_lazy("Abort it; it does not run any more:"), []
     if item.state == "leased":
         text = gettext_lazy("Ask it to end; it is not run again, however this attempt ends:")
-    return [Advice(text, _abort(row, row.task.id), "abort", row.task.id)]
+        back = gettext_lazy("Its worker is dead: give it back, so that another runs it at once:")
+        told = command("queue_give_back", row.queue.name, id=item.id)
+        more = [Advice(back, told, "give-back", item.id)]
+    elif item.state == "delayed":
+        now = gettext_lazy("Run it now, before its time; its limits hold:")
+        told = command("queue_run_now", row.queue.name, id=item.id)
+        more = [Advice(now, told, "run-now", item.id)]
+    return [Advice(text, _abort(row, row.task.id), "abort", row.task.id), *more]
 
 
 def _abort(row: TaskRow, task_id: str) -> str:
@@ -261,7 +268,7 @@ def _group_of(task_id: str) -> tuple[Any, TreePlace]:
     raise ItemNotFound(id=task_id)
 
 
-#: For the pages: see :func:`fdbqueue.pages.action_page.action_named`.
+#: For the pages: see :func:`fdbqueue.pages.actions.action_named`.
 ACTIONS = {
     "abort": PageAction(
         "abort",

@@ -25,7 +25,6 @@ from tests.contract.awaiting.gates import DEADLINE_SECONDS
 #: Verbs that commands, pages and operators use, and :func:`arun` or a thread serves well.
 WITHOUT_TWIN = {
     "adopt_settings",
-    "ack_batch",
     "bury",
     "bury_corrupt",
     "by_priority",
@@ -33,10 +32,10 @@ WITHOUT_TWIN = {
     "clear_state",
     "dead_by_reason",
     "get",
+    "give_back",
     "has_item",
     "held_until",
     "history",
-    "lease_batch",
     "move_many",
     "oldest",
     "page",
@@ -49,8 +48,7 @@ WITHOUT_TWIN = {
     "remove",
     "remove_many",
     "resume",
-    "return_batch",
-    "settle_batch",
+    "run_now",
     "sweep",
     "wait_for_items",
 }
