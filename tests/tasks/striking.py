@@ -14,6 +14,7 @@ from typing import Any
 
 from fdbqueue.service import Counts, now_us, run
 from fdbqueue.tasks import TaskTimeout
+from fdbqueue.tasks.records import MAX_ERRORS
 from tests.engines.children import wait_until
 from tests.tasks import timed_jobs
 from tests.tasks.stored import SUCCESSFUL
@@ -101,8 +102,8 @@ def limits_survive_strikes(
 ) -> list[float]:
     """Let tasks hang in all ways, beside others, and kill processes of their workers at random.
 
-    Each that hangs ends as ``TaskTimeout`` once, in time; each of the others once. A worker whose
-    parent is killed is started again.
+    Each that hangs ends as ``TaskTimeout`` once, in time, and each of its attempts once; each of
+    the others once. A worker whose parent is killed is started again.
 
     Returns:
         How long each process lived in which an attempt hung, since that attempt began.
@@ -153,8 +154,10 @@ def limits_survive_strikes(
         one.refresh()
         assert one.status is SUCCESSFUL
     for one in hanging:
-        ends = [error.exception_class for error in one.errors]
-        assert (ends.count(TaskTimeout), one.return_value) == (1, 1), (one.errors, one.worker_ids)
+        ends = [error.exception_class for error in one.errors].count(TaskTimeout)
+        # An attempt is over its limit, too, if one beside it held the interpreter all that time.
+        assert ends == one.return_value == 1 or ends == one.return_value > 1 < threads, one.errors
+        assert len(one.errors) == min(len(one.worker_ids) - 1, MAX_ERRORS), one.errors
     assert {number: one.return_value for number, one in beside.items()} == {n: n for n in beside}
     assert queue.counts() == Counts(0, 0, 0, 0)
     rows = run(
