@@ -149,7 +149,8 @@ def limits_survive_strikes(
             worker = begin()
     wait_until(lambda: left() == 0, _DEADLINE_SECONDS)
     worker.process.send_signal(signal.SIGTERM)
-    assert worker.process.wait(60) == 0
+    code = worker.process.wait(60)  # 1 if a process hung in an attempt that another has repeated
+    assert code in (0, 1, -signal.SIGTERM), (code, worker.said[-3_000:])
     for one in (*hanging, *beside.values()):
         one.refresh()
         assert one.status is SUCCESSFUL
