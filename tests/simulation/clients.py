@@ -47,7 +47,7 @@ _MOST = {
     **dict.fromkeys("remove bury push_shared".split(), (2, 16)),
     **dict.fromkeys("look redrive clear_state remove_many enqueue abort move".split(), (4, 24)),
     **dict.fromkeys("enqueue_many abort_group".split(), (4, 50)),
-    **dict.fromkeys("give_back run_now".split(), (4, 90)),
+    **dict.fromkeys(("give_back", "run_now"), (4, 90)),
     "wait_for_items": (1, 10),
     "result": (2, 3),
     "group": (1, 14),
