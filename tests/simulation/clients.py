@@ -48,6 +48,7 @@ _MOST: dict[str, tuple[int, int]] = {
         (2, 16): "remove bury push_shared result",
         (4, 24): "look redrive clear_state remove_many enqueue abort move",
         (4, 50): "enqueue_many abort_group",
+        (4, 90): "give_back run_now",
         (11, 50): "recount",
     }.items()
     for verb in verbs.split()
@@ -689,6 +690,14 @@ class Client:
     def _redrive(self, op: dict[str, Any]) -> Any:
         limits = {key: op[key] for key in ("limit", "reason") if key in op}
         return self._counted(op, self.call(self._queue(op).redrive, **limits), "dead")
+
+    def _give_back(self, op: dict[str, Any]) -> Any:
+        how = {key: op[key] for key in ("worker", "spend", "limit") if key in op}
+        return self._counted(op, self.call(self._queue(op).give_back, **how), "leased")
+
+    def _run_now(self, op: dict[str, Any]) -> Any:
+        limits = {key: op[key] for key in ("limit",) if key in op}
+        return self._counted(op, self.call(self._queue(op).run_now, **limits), "delayed")
 
     def _pause_family(self, op: dict[str, Any]) -> Any:
         for family in self.process.catalog.families():
