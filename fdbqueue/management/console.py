@@ -52,6 +52,9 @@ class ProgressMeter(contextlib.AbstractContextManager["ProgressMeter"]):
         show: Shows a line; the last one is empty.
         total: How many there will be; None if that is not known.
         line_seconds: The time between two lines; ``math.inf`` for none.
+
+    Attributes:
+        done: How many are done.
         noun: What they are.
     """
 
@@ -61,10 +64,8 @@ class ProgressMeter(contextlib.AbstractContextManager["ProgressMeter"]):
         total: int | None,
         *,
         line_seconds: float = _SECONDS_BETWEEN_LINES,
-        noun: str = "item",
     ) -> None:
-        self.done = 0
-        self._noun = noun
+        self.done, self.noun = 0, "item"
         self._show = show
         self._total = total
         self._line_seconds = line_seconds
@@ -87,7 +88,7 @@ class ProgressMeter(contextlib.AbstractContextManager["ProgressMeter"]):
 
     def _line(self, seconds: float) -> str:
         rate = self.done / max(seconds, 1e-9)
-        text = f"{counted(self.done, self._noun)}, {rate:,.0f} per second"
+        text = f"{counted(self.done, self.noun)}, {rate:,.0f} per second"
         if self._total is None or self.done > self._total:
             return text
         left = (self._total - self.done) / max(rate, 1e-9)
@@ -203,12 +204,7 @@ class Console:
         return len(found) == len(queues)
 
     def progress_meter(
-        self,
-        total: int | None,
-        *,
-        overwrites: bool = True,
-        lines: bool = True,
-        noun: str = "item",
+        self, total: int | None, *, overwrites: bool = True, lines: bool = True
     ) -> ProgressMeter:
         """Return what shows the progress of a long command.
 
@@ -216,13 +212,11 @@ class Console:
             total: How many items there will be; None if that is not known.
             overwrites: Whether a terminal may have one line that is overwritten.
             lines: Whether there may be one line after the other elsewhere.
-            noun: What they are.
         """
         if overwrites and self._is_process and not self._is_quiet and self._stderr.isatty():
-            seconds = _SECONDS_AT_A_TERMINAL
-            return ProgressMeter(self._overwrite, total, line_seconds=seconds, noun=noun)
+            return ProgressMeter(self._overwrite, total, line_seconds=_SECONDS_AT_A_TERMINAL)
         seconds = _SECONDS_BETWEEN_LINES if lines else math.inf
-        return ProgressMeter(self._note_progress, total, line_seconds=seconds, noun=noun)
+        return ProgressMeter(self._note_progress, total, line_seconds=seconds)
 
     def _note_progress(self, line: str) -> None:
         if line:
@@ -280,9 +274,10 @@ class Console:
 
         with (
             defer_interrupts() as interrupts,
-            self.progress_meter(total, noun=noun) as progress,
+            self.progress_meter(total) as progress,
             explain_errors(explain),
         ):
+            progress.noun = noun
 
             def finish_step(count: int) -> None:
                 progress.advance(count)

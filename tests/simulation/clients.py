@@ -47,6 +47,7 @@ _MOST = {
     **dict.fromkeys("remove bury push_shared".split(), (2, 16)),
     **dict.fromkeys("look redrive clear_state remove_many enqueue abort move".split(), (4, 24)),
     **dict.fromkeys("enqueue_many abort_group".split(), (4, 50)),
+    **dict.fromkeys("give_back run_now".split(), (4, 90)),
     "wait_for_items": (1, 10),
     "result": (2, 3),
     "group": (1, 14),
@@ -676,6 +677,14 @@ class Client:
     def _redrive(self, op: dict[str, Any]) -> Any:
         limits = {key: op[key] for key in ("limit", "reason") if key in op}
         return self._counted(op, self.call(self._queue(op).redrive, **limits), "dead")
+
+    def _give_back(self, op: dict[str, Any]) -> Any:
+        how = {key: op[key] for key in ("worker", "spend", "limit") if key in op}
+        return self._counted(op, self.call(self._queue(op).give_back, **how), "leased")
+
+    def _run_now(self, op: dict[str, Any]) -> Any:
+        limits = {key: op[key] for key in ("limit",) if key in op}
+        return self._counted(op, self.call(self._queue(op).run_now, **limits), "delayed")
 
     def _pause_family(self, op: dict[str, Any]) -> Any:
         for family in self.process.catalog.families():

@@ -60,6 +60,7 @@ LEFT_OUT = {
     "it decides nothing about items: what a command prints, or how it is interrupted": (
         *("Worker(let_in)", "Worker(on_*)", "Worker(home_of)", "TaskWorker(let_in)"),
         *("TaskWorker(on_*)", "*(on_redriven)", "*(on_undecodable)", "*(on_removed)"),
+        *("Queue.give_back(on_*)", "Queue.run_now(on_*)"),
         *("FdbQueueTask.check", "FdbQueueBackend.check", "FdbQueueBackend.validate_task"),
         "FdbQueueBackend.has_time_limits",
     ),
@@ -86,6 +87,8 @@ LEFT_OUT = {
         *("Catalog.family", "Catalog.names*", "Catalog.queues*", "Worker*", "Batcher*", "Mover*"),
         *("KeyedPush*", "FdbQueueTask.[uec]*", "FdbQueueTask([!nte]*"),
         "*.get_result*",
+        *("*.give_back(ids)", "*(leased_before)", "Queue.run_now(ids)", "*(due_before)"),
+        *("SeveralQueues.give_back*", "SeveralQueues.run_now*", "SeveralQueues.count*"),
         *("FdbQueueBackend.queue", "*.refresh", "GroupResult.*"),
         *("TaskWorker(names)", "TaskWorker(excluded)", "TaskWorker(limit)", "TaskWorker.stop"),
         *("abort(*", "is_aborted", "group_result*", "abort_group(*"),
