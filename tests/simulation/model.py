@@ -265,7 +265,7 @@ class QueueModel:
         key = self._keys.key(place)
         if table != READY:
             key = self._tables.hidden_keys(self._states[table], place)[1]
-        return self._store.codec.decode(state.values[key]).value
+        return self._store.codec.decode(whole(state, self._tables, place, key)).value
 
     def _arrivals(self, value: Any, table: str) -> Iterator[Thing]:
         """Yield what a new item may be: pushed, or moved from another queue."""
@@ -537,6 +537,12 @@ class QueueModel:
             # of shards, the first of each
             if not any(one.low <= _us(oldest) <= one.high for one in spans):
                 raise Found(f"{queue.name}: the oldest is {oldest}, not {first}")
+
+
+def whole(state: State, tables: Any, place: bytes, key: bytes) -> bytes:
+    """Return what a key begins to hold of the value of an item, with its later chunks."""
+    chunks = state.between(*tables.chunks(place))
+    return b"".join([state.values[key], *(state.values[one] for one in chunks)])
 
 
 def _check_search(

@@ -76,7 +76,7 @@ LEFT_OUT = {
         *("Queue.prepare*", "Queue.p[oe]*_m[ia][nx]*", "Queue.lease_m[ia][nx]*", "Queue.leased*"),
         *("Queue.*_many(once)", "Queue.push_batch(once)", "Queue.extend(once)", "*(to_lease)"),
         *("*.held_until*", "*.paused", "Queue.get*", "Queue.has_item*"),
-        *("Queue.page([!l]*", "Queue.iterate*", "Queue.by_priority*"),
+        *("Queue.iterate*", "Queue.by_priority*"),
         *("Queue.history(tr)", "Queue.bury_corrupt", "Queue.redrive(*"),
         *("Queue.dead_by_reason*",),
         *("Queue.move_many(end)", "Queue.move_many(priority)"),

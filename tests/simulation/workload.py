@@ -95,6 +95,8 @@ def _options(dice: random.Random, priorities: str) -> dict[str, Any]:
         options["shards"] = 2
     if dice.random() < 0.15:
         options["order"] = "commit"
+    if dice.random() < 0.15:
+        options["padded"] = True
     if dice.random() < 0.3:
         options["handoff_timeout_seconds"] = 1
     return options

@@ -42,7 +42,6 @@ from fdbqueue.engines.embedded.write_buffer import (
     stamp_position,
 )
 from fdbqueue.exceptions import EngineUnavailable
-from fdbqueue.locks import IN_A_HANDLER
 from fdbqueue.steady import monotonic
 
 #: The approximate size counts each key and value at least once, and the exact one each a few
@@ -445,8 +444,6 @@ class TransactionState:
                 raise FDBError(2101)
         request = None
         if mutations or self.write_conflicts:
-            if self._committer.own.request is not None:
-                raise EngineUnavailable(path=self.store.path, reason=IN_A_HANDLER)
             request = CommitRequest(
                 read_version=self.read_version.number,
                 read_ranges=self.read_conflicts,

@@ -166,16 +166,15 @@ class DeadLetters:
         """
         self._store.format.check(tr)
         count_change = self._store.count_change(tr)
-        count = looked = size = 0
+        count = looked = 0
         undecodable = []
         for place, is_chosen in zip(places, self._chosen(tr, places, chosen), strict=True):
-            if count >= most or size >= STEP_BYTES:
+            if count >= most or tr.get_approximate_size().wait() >= STEP_BYTES:
                 break
             looked += 1
             hidden = self._store.find(tr, State.DEAD, place) if is_chosen else None
             if hidden is None:
                 continue
-            size += self._store.size_of(hidden.row)
             (loaded,) = self._store.load(tr, [hidden.row], retried=False)
             if isinstance(loaded.item, CorruptItem):
                 undecodable.append(self._store.keys.id_of(place))
