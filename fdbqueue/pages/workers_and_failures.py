@@ -43,7 +43,7 @@ from fdbqueue.pages.listing import (
 )
 from fdbqueue.pages.problems import bad_form
 from fdbqueue.pages.readings import Reading, find_task, reading_of
-from fdbqueue.pages.sites import EVERY, Addresses, actions_are_on
+from fdbqueue.pages.sites import EVERY, Addresses
 from fdbqueue.pages.values import preview
 from fdbqueue.service import Catalog, Item, Queue, WorkerRow, run, scan_by_moment
 
@@ -325,8 +325,7 @@ class WorkersView(ListView):
         columns: tuple[Column[HeldRow], ...] = (
             Column("worker", _("Worker"), functools.partial(_worker, acts)),
             Column("state", _("State"), lambda row: row.worker and presence(row.worker)),
-            Column("item", _("Item or task"), linked.item),
-            *([Column("acts", _("Actions"), functools.partial(_acts, acts))] * actions_are_on()),
+            Column("item", _("Item or task"), functools.partial(_held, linked, acts)),
             Column("queue", _("Queue"), linked.leased),
             Column("leased_at", _("Leased"), lambda row: row.moment("leased_at")[1], PAST),
             Column("until", LEASED_UNTIL.heading, lambda row: row.moment("until")[1], FUTURE),
@@ -366,17 +365,20 @@ def _worker(acts: _Acts, row: HeldRow) -> SafeString | None:
         parts.append(markup.filled(shown, bounded(process)))
     if row.is_first:
         offered = acts(EVERY, "give-back", worker=row.name)
+        offered = [replace(offer, verb=_("Give back all")) for offer in offered]
         parts.append(links(offered, f"worker-{row.position}", row.name) or SafeString(""))
     return SafeString(" ".join(parts))
 
 
-def _acts(acts: _Acts, row: HeldRow) -> SafeString | None:
-    """Return the buttons of what can be done to a lease."""
-    if row.lease is None:
+def _held(linked: _Linked, acts: _Acts, row: HeldRow) -> SafeString | None:
+    """Return the link to what a worker holds, and the buttons of what can be done to it."""
+    shown = linked.item(row)
+    if shown is None or row.lease is None:
         return None
     found = preview(row.lease.item.value, row.lease.queue.codec)
     offered = acts(row.lease.queue.name, "give-back", id=row.lease.item.id)
-    return links(offered, f"lease-{row.position}", found.text)
+    buttons = links(offered, f"lease-{row.position}", found.text)
+    return shown if buttons is None else SafeString(f"{shown} {buttons}")
 
 
 def _shown_reason(reason: ReasonRow) -> SafeString:

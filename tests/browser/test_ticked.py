@@ -138,9 +138,9 @@ def test_the_night(enter, folder, queues):
     visitor = enter(SUPERUSER, 1024)
     actor, page = Actor(visitor, LIST), visitor.page
     visitor.go(f"{LIST}-/workers/?worker=night:1&refresh=2")
-    expect(page.locator("#scroll-present")).to_contain_text("Lost")
+    expect(page.locator("#scroll-rows")).to_contain_text("Lost")
     actor.do(
-        "#do-worker-0-give-back",
+        "#do-worker-1-give-back",
         "Give back leased items of all queues",
         "4 items were given back.",
     )
