@@ -224,7 +224,8 @@ class ItemNotFound(FdbQueueError):
 class ItemNotReady(ItemNotFound):
     """The item is not ready.
 
-    ``context["state"]`` is its state.
+    ``context["state"]`` is its state, ``context["until"]`` when its lease or delay ends, None for a
+    dead letter, and ``context["worker"]`` who holds it, None if unnamed or not leased.
     """
 
     code = "item_not_ready"

@@ -9,9 +9,10 @@ from django.views.decorators.http import conditional_page
 from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularAPIView, SpectacularRedocView, SpectacularSwaggerView
 
+from project.demo import user
 from project.schema import KeptSchemas
 
-_login = LoginView.as_view(template_name="project/login.html")
+_login = LoginView.as_view(template_name="project/login.html", extra_context=user.ON_LOGIN)
 _schema = cache_control(private=True, no_cache=True)(  # it is a reader's own: ask each time
     conditional_page(SpectacularAPIView.as_view(generator_class=KeptSchemas))
 )

@@ -130,6 +130,7 @@ OWN = (InvalidIdempotencyKey, AddressTooLong, AddressNotFound, UnsupportedCoding
 #: The codes and texts of the engine's own errors.
 OF_THE_ENGINE = {
     "transaction_too_large": "The items are too large together for one request; send fewer",
+    "disk_full": "The disk of the database is full; nothing was changed",
     "engine_error": "The database could not complete the request; nothing was changed",
 }
 
@@ -176,7 +177,10 @@ def _response(error: Exception) -> Response | None:
     if isinstance(error, exceptions.APIException):
         return _from_drf(error)
     code = error_code(error)
-    return None if code is None else _from_engine(code)
+    if code is None:
+        return None
+    is_full = bool(getattr(error, "reason", ""))
+    return _respond(503, "disk_full", OF_THE_ENGINE["disk_full"]) if is_full else _from_engine(code)
 
 
 def _from_service(error: FdbQueueError) -> Response:

@@ -1,41 +1,42 @@
-"""The concerns: the reasons why a queue needs attention.
+"""The concerns: the reasons why a queue needs attention, in words, and what helps.
 
 :data:`CONCERNS` has them all, the worst first. Each looks at the row of a queue, which
-:data:`CONCERN_READS` fill; only if a task waits do they read whether there is a worker. The list of
-queues shows all concerns, and ``queue_doctor`` warns of those that have a remedy. To add one, add
-it to :data:`CONCERNS`: it then has a line above the list, and a place in the order *trouble first*.
+:data:`CONCERN_READS` fill; why a queue does not move is found in :mod:`movement`. The list of
+queues, ``queue_list``, ``queue_doctor``, the health check and the metrics say the concerns of a
+queue, in the same words. To add one, add it to :data:`CONCERNS`: it then has a line above the list,
+and a place in the order *trouble first*.
 """
 
 from __future__ import annotations
 
-import datetime
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import Any
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
+from fdbqueue.columns.movement import begin_movement
 from fdbqueue.columns.queue_rows import (
-    HOUR_MINUTES,
-    RATE_MINUTES,
     QueueRow,
     begin_counts,
     begin_ends,
     begin_held,
-    begin_history,
     begin_oldest,
     begin_pauses,
-    begin_rates,
-    begin_workers,
-    keeps_push_times,
 )
-from fdbqueue.columns.text import grouped, mean, seconds_since, short_age
+from fdbqueue.columns.text import duration, grouped, short_age
+from fdbqueue.service import Pause
 
-#: An item that is ready for longer has waited too long; a label says it in words.
-OLDEST_SECONDS = 3_600
+#: What concerns look at.
+CONCERN_READS = (
+    begin_counts,
+    begin_oldest,
+    begin_pauses,
+    begin_ends,
+    begin_held,
+    begin_movement,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,13 +44,15 @@ class Concern:
     """A reason why a queue needs attention.
 
     Attributes:
-        name: Names it in ids and CSS classes.
+        name: Names it in ids and CSS classes, in JSON, and as a cause of ``movement.py``.
         label: What it is called.
-        meaning: Says what is wrong, as a sentence.
-        applies: Tells whether a queue has it.
+        meaning: Says what is wrong and what to do, as a sentence.
+        applies: Tells whether a queue has it; None if it is among its causes.
         figure: Returns how much of it a queue has; empty if there is no number.
         tab: The state whose items show it.
-        remedy: Returns a command that helps; empty if ``queue_doctor`` has a check of its own.
+        remedy: Returns the command that helps, without ``manage.py``; empty if none does.
+        is_checked: Whether ``queue_doctor`` has a check of its own.
+        stands: Whether the queue stands still by a fault, not because somebody wants it to.
     """
 
     name: str
@@ -59,53 +62,50 @@ class Concern:
     figure: Callable[[QueueRow], str] = lambda _row: ""
     tab: str = "ready"
     remedy: Callable[[QueueRow], str] = lambda _row: ""
+    is_checked: bool = False
+    stands: bool = False
+
+    def text(self, row: QueueRow) -> str:
+        """Return all of it as a text."""
+        figure = f" ({self.figure(row)})" if self.figure(row) else ""
+        return f"{self.label}{figure}: {self.meaning}"
 
 
-def waits_too_long(oldest: datetime.datetime | None) -> bool:
-    """Tell whether the oldest ready item, pushed at this time, has waited too long."""
-    return oldest is not None and seconds_since(oldest) > OLDEST_SECONDS
+def concerns_of(row: QueueRow) -> list[Concern]:
+    """Return the concerns of a queue, the worst first."""
+    return [one for one in CONCERNS if one.applies(row)]
 
 
-def is_unattended(row: QueueRow) -> bool:
-    """Tell whether items are pushed, and none is taken, though the queue is not paused.
-
-    Pushes of the present minute do not count: no worker may have had the time to take them.
-    """
-    # without a worker it has a concern that says more
-    return not row.is_workerless and not row.held and row.counts.leased <= 0 and _only_gets(row)
+def waits_too_long(row: QueueRow) -> bool:
+    """Tell whether the oldest ready item has waited too long."""
+    return not row.causes.keys().isdisjoint({"idle", "untaken", "slow", "limit"})
 
 
-def _only_gets(row: QueueRow) -> bool:
-    """Tell whether a queue that is not paused has ready items, gets more, and loses none."""
-    recent = row.minutes[-RATE_MINUTES:]
-    if row.pause is not None or row.counts.ready <= 0:
-        return False
-    return any(minute.pushes for minute in recent[:-1]) and not any(m.pops for m in recent)
+def resume_command(name: str, pause: Pause) -> str:
+    """Return the command that ends the pause of a queue, without ``manage.py``."""
+    return f"queue_resume {shlex.quote(pause.family or name)}"
 
 
-def is_held(row: QueueRow) -> bool:
-    """Tell whether items wait because of the queue's own limit, and for nothing else."""
-    waits = _only_gets(row) or waits_too_long(row.oldest) or _has_old(row)
-    return bool(row.held) and row.pause is None and waits
+def start_command(row: QueueRow) -> str:
+    """Return the command that starts a worker of a queue, without ``manage.py``."""
+    if row.queue.owner is not None:
+        return "tasks_worker"
+    return f"queue_work {shlex.quote(row.queue.name)} --handler PATH --follow"
 
 
-def is_growing(row: QueueRow) -> bool:
-    """Tell whether items are pushed, and none leaves, though fewer are leased than wait.
-
-    One slow lease is no reason why the others wait; a worker for each of them would be.
-    """
-    return 0 < row.counts.leased < row.counts.ready and not row.held and _only_gets(row)
+def _give_back_command(row: QueueRow) -> str:
+    worker = row.causes["lost_leases"].worker
+    assert worker is not None
+    return f"queue_give_back {shlex.quote(row.queue.name)} --worker {shlex.quote(worker.name)}"
 
 
-def _has_old(row: QueueRow) -> bool:
-    """Tell whether a queue that keeps no push times has a ready item that has waited too long.
-
-    It has if more are ready than were pushed in that time.
-    """
-    minutes = row.minutes[-HOUR_MINUTES:]
-    if row.oldest is not None or len(minutes) < HOUR_MINUTES or keeps_push_times(row.queue):
-        return False
-    return row.counts.ready > sum(minute.pushes for minute in minutes)
+def _for_long(row: QueueRow, name: str) -> str:
+    """Return for how long something could be taken, and who does not."""
+    seconds, worker, leases = row.causes[name]
+    words = [] if worker is None else [worker.name]
+    words += [] if seconds is None else [duration(seconds)]
+    words += [grouped(leases)] if leases else []
+    return ", ".join(words)
 
 
 def _held_by(row: QueueRow) -> str:
@@ -121,6 +121,28 @@ def _held_by(row: QueueRow) -> str:
     return f"{limit}, {short_age(row.oldest)}" if row.oldest else str(limit)
 
 
+def _cause(
+    name: str,
+    label: str | Promise,
+    meaning: str | Promise,
+    remedy: Callable[[QueueRow], str] = start_command,
+    *,
+    tab: str = "ready",
+    stands: bool = True,
+) -> Concern:
+    """Return the concern that a cause why queues do not move is."""
+    return Concern(
+        name=name,
+        label=label,
+        meaning=meaning,
+        applies=lambda row: name in row.causes,
+        figure=lambda row: _for_long(row, name),
+        tab=tab,
+        remedy=remedy,
+        stands=stands,
+    )
+
+
 MISMATCHED = Concern(
     name="mismatched",
     label=_("Other settings"),
@@ -129,52 +151,65 @@ MISMATCHED = Concern(
         "here says, so pushes, pops and leases fail."
     ),
     applies=lambda row: row.ends.mismatch is not None,
+    remedy=lambda row: f"queue_doctor {shlex.quote(row.queue.name)}",
+    is_checked=True,
+    stands=True,
 )
 BLOCKED = Concern(
     name="blocked",
     label=_("Blocked"),
     meaning=_("The item at an end cannot be decoded, so pops and leases there fail."),
     applies=lambda row: bool(row.ends.undecodable_ids),
+    remedy=lambda row: f"queue_doctor {shlex.quote(row.queue.name)} --repair",
+    is_checked=True,
+    stands=True,
 )
-WORKERLESS = Concern(
-    name="workerless",
-    label=_("No worker"),
-    meaning=_("Tasks are ready, and no worker of this queue is alive: start tasks_worker."),
-    applies=attrgetter("is_workerless"),
-    figure=lambda row: short_age(row.oldest) if row.oldest else "",
-    remedy=lambda _row: "tasks_worker",
-)
-
-
-def _begin_minutes(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
-    """Begin to read the minutes that concerns look at: more if a queue keeps no push times."""
-    dated = [row for row in rows if keeps_push_times(row.queue)]
-    waits = [
-        begin_rates(tr, dated),
-        begin_history(tr, [row for row in rows if not keeps_push_times(row.queue)]),
-    ]
-
-    def wait() -> None:
-        for one in waits:
-            one()
-
-    return wait
-
-
-#: What concerns look at.
-CONCERN_READS = (
-    begin_counts,
-    begin_oldest,
-    begin_pauses,
-    begin_ends,
-    begin_held,
-    _begin_minutes,
-    begin_workers,
+PAUSED = Concern(
+    name="paused",
+    label=_("Paused"),
+    meaning=_("Pops and leases find nothing until the queue is resumed."),
+    applies=lambda row: row.pause is not None,
+    figure=lambda row: short_age(row.pause.since) if row.pause else "",
+    remedy=lambda row: resume_command(row.queue.name, row.pause) if row.pause else "",
+    is_checked=True,
 )
 CONCERNS = (
     MISMATCHED,
     BLOCKED,
-    WORKERLESS,
+    _cause(
+        "lost",
+        _("No worker: lost"),
+        _(
+            "Items can be taken, and every worker of the queue is lost: it was killed, hangs, or "
+            "does not reach the engine. Start one."
+        ),
+    ),
+    _cause(
+        "no_worker",
+        _("No worker"),
+        _("Items can be taken, and no worker of the queue is alive. Start one."),
+    ),
+    _cause(
+        "lost_leases",
+        _("Leases of a lost worker"),
+        _("A worker that is lost holds items until its leases end. Give them back."),
+        _give_back_command,
+        tab="leased",
+        stands=False,
+    ),
+    _cause(
+        "idle",
+        _("Worker takes nothing"),
+        _(
+            "Items can be taken, and a worker that is alive takes none: it is busy with what it "
+            "has, or hangs. Start another one, or restart it."
+        ),
+    ),
+    _cause(
+        "untaken",
+        _("Nothing takes items"),
+        _("Items can be taken, and nothing takes them. Start a worker."),
+    ),
     Concern(
         name="dead",
         label=_("Dead letters"),
@@ -184,45 +219,21 @@ CONCERNS = (
         tab="dead",
         remedy=lambda row: f"queue_list {shlex.quote(row.queue.name)} --by-reason",
     ),
-    Concern(
-        name="unattended",
-        label=_("Pushes without pops"),
-        meaning=_("Items are pushed, and nothing takes them."),
-        applies=is_unattended,
-        figure=lambda row: _("%(rate)s/min") % {"rate": mean(row.pushes)},
-        remedy=lambda _row: "queue_list --workers",
+    _cause(
+        "slow",
+        _("Waits too long"),
+        _("Items are taken, but the oldest waits too long. Start more workers."),
+        stands=False,
     ),
     Concern(
-        name="growing",
-        label=_("Grows, no pops"),
+        name="limit",
+        label=_("At its limit"),
         meaning=_(
-            "Items are pushed, more are ready than leased, and none was popped or acknowledged in "
-            "the last minutes: workers are stuck, slow, or too few."
+            "Items wait because max_leased or rate lets workers take no more of them now. If it is "
+            "too low, raise it in the setting."
         ),
-        applies=is_growing,
-        figure=lambda row: grouped(row.counts.ready),
-        remedy=lambda row: f"queue_peek {shlex.quote(row.queue.name)} --state leased",
-    ),
-    Concern(
-        name="overdue",
-        label=_("Waiting for over an hour"),
-        meaning=_("The oldest ready item has waited too long."),
-        applies=lambda row: (waits_too_long(row.oldest) or _has_old(row)) and not is_held(row),
-        figure=lambda row: short_age(row.oldest) if row.oldest else "",
-        remedy=lambda row: f"queue_list {shlex.quote(row.queue.name)} --rates",
-    ),
-    Concern(
-        name="held",
-        label=_("Held by its limit"),
-        meaning=_("Items wait because max_leased or rate lets workers take no more of them now."),
-        applies=is_held,
+        applies=lambda row: "limit" in row.causes,
         figure=_held_by,
     ),
-    Concern(
-        name="paused",
-        label=_("Paused"),
-        meaning=_("Pops and leases find nothing until the queue is resumed."),
-        applies=lambda row: row.pause is not None,
-        figure=lambda row: short_age(row.pause.since) if row.pause else "",
-    ),
+    PAUSED,
 )

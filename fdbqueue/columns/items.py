@@ -48,7 +48,7 @@ from fdbqueue.columns.text import (
     timestamp,
     visible,
 )
-from fdbqueue.service import Failure, Item, Queue
+from fdbqueue.service import Failure, Item, Queue, WorkerRow
 
 _MAX_REASON_CHARACTERS = 1_000
 _CELL_REASON_CHARACTERS = 200
@@ -76,7 +76,7 @@ class ItemRow:
     rest is for the pages: ``position`` is where it is in its list, ``addresses`` are those of the
     pages, and ``notes`` what the queue's reading has read besides. ``shared`` are the members of
     its value that all rows of its list have, and ``group`` is the beginning of its reason, which
-    stands above the list.
+    stands above the list. ``holder`` is the worker that has leased it, if that has a row.
     """
 
     item: Item
@@ -88,6 +88,7 @@ class ItemRow:
     notes: Any = None
     shared: frozenset[str] = frozenset()
     group: ReasonGroup | None = None
+    holder: WorkerRow | None = None
 
 
 def read_row(queue: Queue, item_id: str, tr: Any) -> ItemRow:

@@ -14,13 +14,12 @@ from __future__ import annotations
 import datetime
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from fdbqueue.columns.text import seconds_since
-from fdbqueue.columns.workers_and_reasons import workers_of
-from fdbqueue.service import Counts, End, Ends, Item, Minute, Pause, Queue, run
+from fdbqueue.service import Counts, End, Ends, Item, Minute, Pause, Queue, WorkerRow, run
 
 #: This many queues are read in one transaction.
 QUEUES_AT_ONCE = 200
@@ -28,10 +27,22 @@ QUEUES_AT_ONCE = 200
 RATE_MINUTES = 5
 #: So many minutes of a queue's history are read if no page asks for others.
 HOUR_MINUTES = 60
-#: A task that is ready for longer would have been taken by a worker that has nothing to do.
-WORKERLESS_SECONDS = 10
 _NO_COUNTS = Counts(0, 0, 0, 0)
 _NO_ENDS = Ends(is_empty=True, undecodable=())
+
+
+class Cause(NamedTuple):
+    """More about a cause why a queue does not move.
+
+    Attributes:
+        seconds: For how long something could be taken; None if that is not known.
+        worker: Whom it is about; None for nobody.
+        leases: How many items that worker holds.
+    """
+
+    seconds: float | None = None
+    worker: WorkerRow | None = None
+    leases: int = 0
 
 
 @dataclass(slots=True)
@@ -39,7 +50,7 @@ class QueueRow:
     """A queue and what is known of it; what was not read yet is empty.
 
     ``held`` is the name of the limit that gives workers nothing now, empty for none.
-    ``is_workerless`` says that tasks wait, and no worker is there for them. ``first`` and ``last``
+    ``causes`` says why it does not move, by the names of ``movement.py``. ``first`` and ``last``
     are the items at its ends.
     ``history_minutes`` is how many minutes of its history are read, and ``rate_minutes`` how many
     of these the rates are means over, the present minute included.
@@ -55,7 +66,7 @@ class QueueRow:
     pause: Pause | None = None
     ends: Ends = _NO_ENDS
     held: str = ""
-    is_workerless: bool = False
+    causes: Mapping[str, Cause] = field(default_factory=dict)
     first: Item | None = None
     last: Item | None = None
     history_minutes: int = HOUR_MINUTES
@@ -176,42 +187,6 @@ def begin_history(
 def begin_rates(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
     """Begin to read the minutes that rates are means over."""
     return begin_history(tr, rows, only_rates=True)
-
-
-def begin_workers(tr: Any, rows: Sequence[QueueRow]) -> Callable[[], None]:
-    """Begin to tell for which queues of tasks there is no worker, though tasks wait.
-
-    To be waited for behind the counts, pauses and oldest items of the rows: it reads nothing
-    unless a task has waited for ten seconds. There is no worker if those of this queue are lost; or
-    if none has a row, none of its tasks is leased, and none was popped in the last minutes, because
-    workers of older versions, and programs of a project's own, have no rows. If there are more
-    workers than are read, nothing is said.
-    """
-
-    def wait() -> None:
-        waiting = [row for row in rows if row.queue.workers is not None and _waits(row)]
-        read = waiting[0].queue.workers if waiting else None
-        found = None if read is None else read(tr)
-        if found is None or not found.is_complete:
-            return
-        unseen = []
-        for row in waiting:
-            lost = [one.is_lost for one in workers_of(row.queue, found)]
-            row.is_workerless = bool(lost) and all(lost)
-            if not lost and row.counts.leased <= 0:
-                unseen.append(row)
-        begin_rates(tr, [row for row in unseen if not row.minutes])()
-        for row in unseen:
-            row.is_workerless = not any(minute.pops for minute in row.minutes[-RATE_MINUTES:])
-
-    return wait
-
-
-def _waits(row: QueueRow) -> bool:
-    """Tell whether a ready item of a queue that is not paused has waited for a while."""
-    if row.pause is not None or row.counts.ready <= 0 or row.oldest is None:
-        return False
-    return seconds_since(row.oldest) > WORKERLESS_SECONDS
 
 
 def keeps_push_times(queue: Queue) -> bool:

@@ -8,7 +8,6 @@ it: :data:`FIGURES` (the page of a queue, ``queue_list --rates``, families), :da
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -18,7 +17,14 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns import AGE, COUNT, MEAN, NOTHING, STATES, Column, ValueKind
-from fdbqueue.columns.concerns import waits_too_long
+from fdbqueue.columns.concerns import (
+    BLOCKED,
+    CONCERN_READS,
+    MISMATCHED,
+    PAUSED,
+    Concern,
+    concerns_of,
+)
 from fdbqueue.columns.queue_rows import (
     BeginRead,
     QueueRow,
@@ -29,7 +35,6 @@ from fdbqueue.columns.queue_rows import (
     begin_oldest,
     begin_pauses,
     begin_rates,
-    begin_workers,
     keeps_push_times,
 )
 from fdbqueue.columns.text import cell_age, clipped, seconds_since, short_time, timestamp
@@ -131,7 +136,6 @@ OLDEST = QueueColumn(
         "oldest": at and timestamp(at),
         "age_seconds": at and seconds_since(at),
     },
-    alarm=lambda at: "warning" if waits_too_long(at) else "",
     why_nothing=lambda row: (
         _("the codec stores no push time")
         if row.counts.ready > 0 and not keeps_push_times(row.queue)
@@ -165,11 +169,6 @@ def pause_record(pause: Pause | None) -> dict[str, Any] | None:
     return {"since": timestamp(pause.since), "reason": pause.reason, "family": pause.family}
 
 
-def resume_command(name: str, pause: Pause) -> str:
-    """Return the command that ends the pause of a queue, without ``manage.py``."""
-    return f"queue_resume {shlex.quote(pause.family or name)}"
-
-
 def _status(row: QueueRow) -> str:
     """Return what keeps pops from the items; a dash if nothing does."""
     words, ends, pause = [], row.ends, row.pause
@@ -181,15 +180,20 @@ def _status(row: QueueRow) -> str:
         words.append(f"blocked at {ends.undecodable[0]}")
     if pause is not None:
         words.append(paused_text(pause))
-    if row.is_workerless:
-        words.append("no worker")
+    words += [str(one.label).lower() for one in concerns_of(row) if _is_plain(one)]
     return ", ".join(words) or NOTHING
 
 
 def _status_alarm(row: QueueRow) -> str:
-    if row.ends.undecodable or row.ends.mismatch is not None or row.is_workerless:
+    found = concerns_of(row)
+    if any(one.stands for one in found):
         return "bad"
-    return "warning" if row.pause else ""
+    return "warning" if any(one is PAUSED or _is_plain(one) for one in found) else ""
+
+
+def _is_plain(concern: Concern) -> bool:
+    """Tell whether a concern is one of which the status says no more than its name."""
+    return concern not in {MISMATCHED, BLOCKED, PAUSED} and concern.name != "dead"
 
 
 STATUS = QueueColumn(
@@ -199,12 +203,13 @@ STATUS = QueueColumn(
     ValueKind(cell=_status),
     fields=lambda row: {
         "blocked": row.ends.undecodable,
-        "no_worker": row.is_workerless,
+        "no_worker": not row.causes.keys().isdisjoint({"lost", "no_worker"}),
         "paused": pause_record(row.pause),
+        "attention": [one.name for one in concerns_of(row)],
     },
     alarm=_status_alarm,
     is_sortable=False,
-    reads=(begin_counts, begin_oldest, begin_pauses, begin_ends, begin_workers),
+    reads=CONCERN_READS,
 )
 
 #: What is said of each queue wherever there is room for figures.

@@ -41,18 +41,18 @@ class ReasonRow:
 def workers_of(queue: Queue, found: Workers) -> list[WorkerRow]:
     """Return which of some workers may take from a queue, the lost ones, too.
 
-    One that does not say from which queues it takes may take from all. Tasks are run by workers of
-    tasks alone.
+    One that does not say from which queues it takes may take from all. The queues of an app are
+    those of tasks, which workers of tasks alone run.
     """
     return [
         one
         for one in found.rows
-        if one.may_serve(queue.home) and (queue.workers is None or one.kind == _TASKS)
+        if one.may_serve(queue.home) and (queue.owner is None or one.kind == _TASKS)
     ]
 
 
 #: What the pages call the states of a worker.
-_PRESENCES = {"alive": _("Alive"), "lost": _("Lost")}
+PRESENCES = {"alive": _("Alive"), "lost": _("Lost")}
 
 
 def _is_lost(state: str) -> bool:
@@ -66,7 +66,7 @@ WORKER_COLUMNS: tuple[Column[WorkerRow], ...] = (
         "state",
         _("State"),
         attrgetter("state"),
-        ValueKind(written=_PRESENCES.__getitem__),
+        ValueKind(written=PRESENCES.__getitem__),
         css=lambda state: "fdbqueue-problem" if _is_lost(state) else "",
         alarm=lambda state: "bad" if _is_lost(state) else "",
     ),

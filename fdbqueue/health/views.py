@@ -1,4 +1,4 @@
-"""The health checks: is the process alive, does its engine respond, can items be popped.
+"""The health checks: is the process alive, does its engine respond, do the queues move.
 
 The first two need no login, so they say nothing else; the reason of a failure is in the log. The
 third names queues, so only monitors may read it.
@@ -15,8 +15,10 @@ from django.utils.cache import add_never_cache_headers
 from django.utils.decorators import method_decorator
 from django.views import View
 
-from fdbqueue import access, deadlines
-from fdbqueue.columns.queue_rows import begin_ends, read_rows
+from fdbqueue import access, conf, deadlines
+from fdbqueue.columns.concerns import CONCERN_READS, Concern, concerns_of
+from fdbqueue.columns.queue_rows import QueueRow, read_rows
+from fdbqueue.columns.text import in_english
 from fdbqueue.columns.workers_and_reasons import workers_of
 from fdbqueue.exceptions import FdbQueueError, QueueNotFound
 from fdbqueue.logs import get_logger
@@ -64,7 +66,9 @@ class LiveView(HealthView):
 
 
 class ReadyView(HealthView):
-    """Check that the engine responds: read one key, within a timeout.
+    """Check that the engine responds, and may be pushed to: read one key, within a timeout.
+
+    The disk of the embedded engine's file must have room: pops may go on without, pushes do not.
 
     For another timeout, use ``ReadyView.as_view(timeout_seconds=0.5)`` in your URLs.
     """
@@ -75,16 +79,19 @@ class ReadyView(HealthView):
 
     def report(self) -> dict[str, Any]:
         """Read from the engine."""
-        deadlines.limited_catalog(self.timeout_seconds, reads_only=True).reach()
-        return {"status": "ok"}
+        catalog = deadlines.limited_catalog(self.timeout_seconds, reads_only=True)
+        catalog.reach()
+        room = getattr(conf.innermost(conf.database()), "disk_space", None)
+        return {"status": "disk full" if room is not None and room().is_full else "ok"}
 
 
 class QueuesView(HealthView):
-    """Check that no queue is blocked: at an end of it is an item that cannot be decoded.
+    """Check that no queue stands still by a fault; and say what the list of queues says.
 
-    It reads both ends of each queue, so it is for monitors alone: with the token of the metrics,
-    or logged in as a user who may view all queues. To check as well that queues have a worker that
-    is alive, name them in your URLs: ``QueuesView.as_view(with_workers=["tasks-default"])``.
+    It names queues, so it is for monitors alone: with the token of the metrics, or logged in as a
+    user who may view all queues. To check as well that queues have a worker that is alive, also
+    while nothing waits there, name them in your URLs:
+    ``QueuesView.as_view(with_workers=["tasks-default"])``.
     """
 
     #: How long all reads may take.
@@ -101,22 +108,44 @@ class QueuesView(HealthView):
         return refused
 
     def report(self) -> dict[str, Any]:
-        """Return the blocked queues, each with its ends at which pops fail; and those without.
+        """Return what needs attention; the queues that are blocked, and where; and those without.
 
         A worker that does not say which queues it takes from counts for all. If there are more
         workers than are read, no queue is without.
         """
         catalog = deadlines.limited_catalog(self.timeout_seconds, reads_only=True)
         names, is_complete = access.monitored_names(catalog)
-        rows = read_rows(catalog.database, map(catalog.queue, names), [begin_ends])
+        rows = [*read_rows(catalog.database, map(catalog.queue, names), CONCERN_READS)]
         blocked = {row.queue.name: row.ends.undecodable for row in rows if row.ends.undecodable}
-        report = {"status": "ok", "blocked": blocked, "complete": is_complete}
+        found = {row.queue.name: [(one, row) for one in concerns_of(row)] for row in rows}
+        report = {
+            "status": "ok",
+            "attention": {
+                name: [_said(*one) for one in some] for name, some in found.items() if some
+            },
+            "blocked": blocked,
+            "complete": is_complete,
+        }
+        if any(one.stands for some in found.values() for one, _row in some):
+            report["status"] = "stands still"
         if self.with_workers:
             workers = catalog.presences.read()
             named = self.with_workers if workers.is_complete else ()
             without = [name for name in named if not _is_served(catalog, name, workers)]
-            report |= {"status": "no worker" if without else "ok", "no_worker": without}
+            report["no_worker"] = without
+            report |= {"status": "no worker"} if without else {}
         return report | ({"status": "blocked"} if blocked else {})
+
+
+def _said(concern: Concern, row: QueueRow) -> dict[str, str]:
+    """Return a concern as the command and the pages say it."""
+    with in_english():
+        remedy = concern.remedy(row)
+        return {
+            "reason": concern.name,
+            "says": concern.text(row),
+            "remedy": remedy and f"manage.py {remedy}",
+        }
 
 
 def _is_served(catalog: Catalog, name: str, workers: Workers) -> bool:

@@ -25,7 +25,7 @@ from django.core.management.base import (
 )
 
 from fdbqueue import conf, owned
-from fdbqueue.columns.text import clipped, counted, printable
+from fdbqueue.columns.text import clipped, counted, printable, short_time
 from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import ItemNotFound, ItemNotReady, QueueNotFound
 from fdbqueue.management.arguments import ENGINE_TIMEOUT, Argument, OneOf
@@ -324,8 +324,10 @@ class QueueCommand(BaseCommand):
                     change(item_id)
                 except ItemNotReady as error:
                     unready.append(item_id)
-                    state = error.context["state"]
-                    self.console.note(f"Item {printable(item_id)} is {state}, not ready.")
+                    until, worker = error.context["until"], error.context["worker"]
+                    state = error.context["state"] + (f" by {worker}" if worker else "")
+                    state += f" until {short_time(until)} UTC" if until else ""
+                    self.console.note(printable(f"Item {item_id} is {state}, not ready."))
                 except ItemNotFound:
                     missing.append(item_id)
                     self.console.note(f"Item {printable(item_id)} was not found.")

@@ -21,7 +21,8 @@ from typing import Any
 from django.core.management.base import OutputWrapper
 from django.core.management.color import Style, no_style
 
-from fdbqueue.columns.queues import paused_since, resume_command
+from fdbqueue.columns.concerns import resume_command
+from fdbqueue.columns.queues import paused_since
 from fdbqueue.columns.text import counted
 from fdbqueue.management import formats
 from fdbqueue.management.exit_codes import (

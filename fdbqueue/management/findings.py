@@ -1,9 +1,9 @@
 """What ``queue_doctor`` finds, and its checks: first of what is no single queue's, then of a queue.
 
 The first are the setting, the engine, receipts of processes that have ended, queues that are stored
-but are not in the setting, which queue is the busiest, and which are at a limit of their own. Those
-of a queue are its format, pause, row in the index of its family, the concerns that the list of
-queues names, overdue items, items and counts.
+but are not in the setting, and which queue is the busiest. Those of a queue are its format, pause,
+row in the index of its family, the concerns that the list of queues names, overdue items, items and
+counts.
 
 The function or the method that makes a check has its name. To check one more thing of a queue,
 write a method like :meth:`QueueChecks._check_pause`, and a line in :meth:`QueueChecks.findings`.
@@ -19,16 +19,15 @@ from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from fdbqueue import conf
-from fdbqueue.columns.concerns import CONCERN_READS, CONCERNS
+from fdbqueue.columns.concerns import CONCERN_READS, PAUSED, concerns_of
 from fdbqueue.columns.queue_rows import (
     QueueRow,
     begin_counts,
-    begin_held,
     begin_pauses,
     begin_rates,
     read_rows,
 )
-from fdbqueue.columns.queues import paused_since, resume_command
+from fdbqueue.columns.queues import paused_since
 from fdbqueue.columns.text import counted
 from fdbqueue.exceptions import FormatMismatch, ItemNotFound, LayoutMismatch
 from fdbqueue.management.formats import item_count
@@ -54,6 +53,8 @@ _SHOWN_NAMES, _SHOWN_IDS = 10, 5
 LONGER_SECONDS = 300
 #: If so much of the embedded engine's file is free, and so many bytes, it may be made smaller.
 _MUCH_FREE, _MUCH_FREE_BYTES = 0.5, 100_000_000
+#: If its disk has less than these bytes, or this share, free, it is soon full.
+_LOW_BYTES, _LOW_SHARE = 500_000_000, 0.05
 #: The doctor reads the load of at most so many queues.
 MAX_LOADS = 500
 #: A recount while others push and pop is exact if so many items of a priority are read at once.
@@ -167,6 +168,19 @@ def check_file(database: Any) -> Iterator[Finding]:
     yield Finding("file", None, WARNING, text)
 
 
+def check_disk(database: Any) -> Iterator[Finding]:
+    """Tell how much room the disk of the embedded engine's file has; other engines have none."""
+    if not is_file(database):
+        return
+    disk = conf.innermost(database).disk_space()
+    text = f"{disk}, {disk.free / disk.total:.0%} of it"
+    if disk.free >= max(_LOW_BYTES, _LOW_SHARE * disk.total):
+        yield Finding("disk", None, OK, text)
+        return
+    text = f"{disk.full if disk.is_full else text}. Make room: pushes fail on a full disk"
+    yield Finding("disk", None, WARNING, text)
+
+
 def is_file(database: Any) -> bool:
     """Tell whether the embedded engine keeps a database in a file."""
     return hasattr(conf.innermost(database), "file_sizes")
@@ -221,21 +235,13 @@ def check_names(catalog: Catalog) -> Finding:
     return Finding("names", None, WARNING, text)
 
 
-def check_load_and_limits(
-    catalog: Catalog, names: Iterable[str], *, on_cluster: bool
-) -> Iterator[Finding]:
-    """Name the busiest queue, and what limits it; and the queues that their own limits hold.
+def check_load(catalog: Catalog, names: Iterable[str], *, on_cluster: bool) -> Finding:
+    """Name the busiest queue, and what limits it.
 
-    Reads the history of the last minutes, the counts and the limits of at most 500 queues.
+    Reads the history of the last minutes and the counts of at most 500 queues.
     """
     queues = map(catalog.queue, itertools.islice(names, MAX_LOADS))
-    reads = (begin_rates, begin_counts, begin_held, begin_pauses)
-    rows = list(read_rows(catalog.database, queues, reads))
-    yield _check_load(rows, on_cluster=on_cluster)
-    yield _check_limits(rows)
-
-
-def _check_load(rows: list[QueueRow], *, on_cluster: bool) -> Finding:
+    rows = list(read_rows(catalog.database, queues, (begin_rates, begin_counts)))
     row = max(rows, key=lambda one: one.pushes + one.pops, default=None)
     looked = counted(len(rows), "queue") + " looked at"
     if row is None or not row.pushes + row.pops:
@@ -262,19 +268,6 @@ def _check_load(rows: list[QueueRow], *, on_cluster: bool) -> Finding:
     )
     text = f"{text}. Its ready items grow: take more at a time ({more}), or start more workers"
     return Finding("load", row.queue.name, WARNING, text)
-
-
-def _check_limits(rows: list[QueueRow]) -> Finding:
-    held = [one for one in rows if one.held and one.counts.ready > 0 and one.pause is None]
-    if not held:
-        return Finding("limits", None, OK, "no queue is held by its max_leased or its rate")
-    shown = [
-        f"{one.queue.name} ({one.held} {getattr(one.queue.options, one.held)})"
-        for one in held[:_SHOWN_NAMES]
-    ]
-    more = ", and others" if held[_SHOWN_NAMES:] else ""
-    text = f"items wait because of the limit of their queue: {', '.join(shown)}{more}"
-    return Finding("limits", None, WARNING, text)
 
 
 def _engine_version(database: Any) -> str:
@@ -317,15 +310,16 @@ class QueueChecks:
 
     def findings(self) -> Iterator[Finding]:
         """Check one thing after the other."""
-        written = self._check_format()
+        written, queue = self._check_format(), self._readable
         yield written
-        pause = self._readable.paused()
-        yield self._check_pause(pause)
+        reads = (begin_pauses,) if written.status == ERROR else CONCERN_READS
+        (row,) = read_rows(queue.database, [queue], reads)
+        yield self._check_pause(row)
         if written.status == ERROR:  # the rest would read the items under the wrong settings
             return
         yield from self._check_family()
-        yield from self._check_attention()
-        yield self._check_overdue(pause)
+        yield from self._check_attention(row)
+        yield self._check_overdue(row.pause)
         census = self._examiner.census(self._deadline)
         # both before a repair changes what was counted
         yield from [self._check_items(census), self._check_counts(census)]
@@ -365,11 +359,11 @@ class QueueChecks:
             return self._finding("format", OK, "nothing is stored yet")
         return self._finding("format", OK, f"as the setting says; stored: {stored}")
 
-    def _check_pause(self, pause: Pause | None) -> Finding:
-        if pause is None:
+    def _check_pause(self, row: QueueRow) -> Finding:
+        if row.pause is None:
             return self._finding("pause", OK, "the queue is not paused")
-        text = f"nothing is taken until queue_resume; {paused_since(pause)}"
-        return self._finding("pause", WARNING, text, remedy=resume_command(self._queue.name, pause))
+        text = f"{PAUSED.meaning} It is {paused_since(row.pause)}"
+        return self._finding("pause", WARNING, text, remedy=PAUSED.remedy(row))
 
     def _check_family(self) -> Iterator[Finding]:
         is_indexed = self._examiner.is_indexed()
@@ -385,15 +379,11 @@ class QueueChecks:
         text = "its row in the index is missing: takes from its family do not find its items"
         yield self._finding("family", ERROR, text, write)
 
-    def _check_attention(self) -> Iterator[Finding]:
+    def _check_attention(self, row: QueueRow) -> Iterator[Finding]:
         """Say what the list of queues says, but for what other checks say."""
-        queue = self._readable
-        (row,) = read_rows(queue.database, [queue], CONCERN_READS)
-        found = [one for one in CONCERNS if one.remedy(row) and one.applies(row)]
+        found = [one for one in concerns_of(row) if not one.is_checked]
         for one in found:
-            figure = f" ({one.figure(row)})" if one.figure(row) else ""
-            text = f"{one.label}{figure}: {one.meaning}"
-            yield self._finding("attention", WARNING, text, remedy=one.remedy(row))
+            yield self._finding("attention", WARNING, one.text(row), remedy=one.remedy(row))
         if not found:
             yield self._finding("attention", OK, "no item waits too long, and none is dead")
 

@@ -11,15 +11,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from fdbqueue import access, deadlines
-from fdbqueue.columns.queue_rows import (
-    QueueRow,
-    begin_counts,
-    begin_ends,
-    begin_oldest,
-    begin_pauses,
-    read_rows,
-)
+from fdbqueue import access, conf, deadlines
+from fdbqueue.columns.concerns import CONCERN_READS, concerns_of
+from fdbqueue.columns.queue_rows import QueueRow, read_rows
 from fdbqueue.exceptions import FdbQueueError
 from fdbqueue.logs import get_logger
 from fdbqueue.metrics.operations import label_of
@@ -73,23 +67,27 @@ class _Sizes:
         self._oldest: dict[str, _Moment] = {}
         self._has_items: set[str] = set()
         self._undecodable: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._attention: Counter[tuple[str, ...]] = Counter()
         self._queues: Counter[str] = Counter()
         self._paused: Counter[str] = Counter()
         self._is_complete = True
         self._workers = Counter({"alive": 0, "lost": 0})
+        self._free_bytes: list[float] = []
 
     def read(self, catalog: Catalog) -> None:
         """Read the sizes, in transactions of some queues each, and which workers there are."""
         names, self._is_complete = access.monitored_names(catalog)
-        reads = (begin_counts, begin_oldest, begin_ends, begin_pauses)
-        for row in read_rows(catalog.database, map(catalog.queue, names), reads):
+        for row in read_rows(catalog.database, map(catalog.queue, names), CONCERN_READS):
             self._add(label_of(row.queue.name), row)
         self._workers.update(row.state for row in catalog.presences.read().rows)
+        room = getattr(conf.innermost(conf.database()), "disk_space", None)
+        self._free_bytes = [] if room is None else [room().free]
 
     def _add(self, label: str, row: QueueRow) -> None:
         self._queues[label] += 1
         self._paused[label] += row.pause is not None
         self._undecodable[label].update(row.ends.undecodable)
+        self._attention.update((label, one.name) for one in concerns_of(row))
         if not row.ends.is_empty:
             self._has_items.add(label)
         self._items[label].update(dataclasses.asdict(row.counts))
@@ -118,6 +116,12 @@ class _Sizes:
             "end",
         )
         yield _gauge(
+            "fdbqueue_attention",
+            "How many queues need attention, for a reason; absent if none does.",
+            self._attention,
+            "reason",
+        )
+        yield _gauge(
             "fdbqueue_queues",
             "How many queues there are under a name.",
             {(one,): number for one, number in self._queues.items()},
@@ -138,6 +142,13 @@ class _Sizes:
         for state, number in self._workers.items():
             workers.add_metric([state], number)
         yield workers
+        disk = GaugeMetricFamily(
+            "fdbqueue_disk_free_bytes",
+            "How much room the disk of the embedded engine's file has; absent for a cluster.",
+        )
+        for free_bytes in self._free_bytes:
+            disk.add_metric([], free_bytes)
+        yield disk
 
     def _ages(self) -> Iterator[tuple[tuple[str], float]]:
         """Yield how many seconds the oldest ready item of a name has been there."""

@@ -53,6 +53,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -80,6 +81,7 @@ from fdbqueue.logs import get_logger
 from fdbqueue.models import QueueName
 from fdbqueue.pages.actions import (
     ALL,
+    MAX_AT_ONCE,
     Of,
     Outcome,
     PageAction,
@@ -353,7 +355,8 @@ def _all(of: Of, action: PageAction, form: ActionForm) -> dict[str, Any]:
     """Read how many items of a list, or of a worker, a form is for, and bound it if need be."""
     state, worker, last = action.state, form.cleaned_data.get("worker"), now_us()
     if worker:
-        number = sum(one.worker in {worker, ahead(worker)} for one in _leased(of))
+        theirs = (one for one in _leased(of) if one.worker in {worker, ahead(worker)})
+        number = sum(1 for _one in itertools.islice(theirs, MAX_AT_ONCE))
     else:
         number = max(0, getattr(of.counts(), state)) if isinstance(of, Queue) else 0
     if state == "delayed" and isinstance(of, Queue):

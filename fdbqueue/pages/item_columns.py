@@ -18,14 +18,17 @@ from fdbqueue.columns.items import (
     FAILURES,
     PAGE_COLUMNS,
     REASON,
+    WORKER,
     ItemColumn,
     ItemRow,
     ReasonGroup,
     failed_attempts,
     reason_text,
 )
-from fdbqueue.columns.text import Moment, bounded, clip, folded
+from fdbqueue.columns.text import Moment, bounded, clip, duration, folded
+from fdbqueue.columns.workers_and_reasons import PRESENCES
 from fdbqueue.pages.values import preview, previewed
+from fdbqueue.service import WorkerRow, Workers
 
 AnyColumn = TypeVar("AnyColumn", bound=Column[Any])
 
@@ -88,6 +91,28 @@ def _words(group: ReasonGroup) -> SafeString:
     return format_html('<span class="fdbqueue-of-card">: <bdi>{}</bdi></span>', words)
 
 
+def holder(row: ItemRow) -> SafeString | None:
+    """Return who has leased an item, and whether that worker is alive, if it has a row."""
+    if not row.item.worker:
+        return None
+    name = markup.cut(bounded(row.item.worker))
+    return name if row.holder is None else format_html("{} {}", name, presence(row.holder))
+
+
+def presence(worker: WorkerRow) -> SafeString:
+    """Return whether a worker is alive, and for how long it has been silent if not."""
+    if not worker.is_lost:
+        return markup.quiet(PRESENCES["alive"])
+    shown = '<strong class="fdbqueue-problem">{}</strong> <span class="fdbqueue-quiet">{}</span>'
+    silent = duration(worker.age_seconds).replace(" ", "\N{NO-BREAK SPACE}")
+    return format_html(shown, PRESENCES["lost"], silent)
+
+
+def holders(found: Workers) -> dict[str, WorkerRow]:
+    """Return workers by their names, of several with one name one that is alive."""
+    return {one.name: one for one in reversed(found.rows)}
+
+
 def ticked(column: AnyColumn) -> AnyColumn:
     """Return the first column of a list with a box before its value, to choose the row by."""
 
@@ -123,6 +148,7 @@ _IN_TABLE: dict[str, dict[str, Any]] = {
         "kind": WORD,
         "css": lambda _value: "fdbqueue-reason",
     },
+    WORKER.name: {"value": holder, "kind": WORD},
     FAILURES.name: {
         "value": lambda row: failed_attempts(row.item.failures, f"failures-{row.item.id}"),
         "kind": WORD,

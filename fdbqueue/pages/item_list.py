@@ -23,7 +23,7 @@ from fdbqueue.columns.queue_rows import QueueRow
 from fdbqueue.columns.text import grouped, visible
 from fdbqueue.pages.action_page import Offer
 from fdbqueue.pages.forms import BY_DEATH, BY_MOMENT, ItemsForm
-from fdbqueue.pages.item_columns import ticked
+from fdbqueue.pages.item_columns import holders, ticked
 from fdbqueue.pages.listing import table
 from fdbqueue.pages.readings import Reading
 from fdbqueue.pages.sites import Addresses
@@ -96,6 +96,10 @@ def read(queue: Queue, form: ItemsForm, tr: Any, reading: Reading) -> ItemList:
     """
     search = _Search(queue, form, tr, reading)
     found = _page(search, form)
+    if form.cleaned_data["state"] == "leased" and queue.workers is not None and found.rows:
+        by_name = holders(queue.workers.read_in(tr))
+        rows = [replace(row, holder=by_name.get(row.item.worker or "")) for row in found.rows]
+        found = replace(found, rows=rows)
     if reading.begin_notes is None:
         return found
     begun = [reading.begin_notes(queue, row.item, tr) for row in found.rows]

@@ -103,7 +103,8 @@ def item_not_found(message: str | Promise = _GONE) -> Problem:
 def item_not_ready(error: ItemNotReady) -> Problem:
     """Return what a page says of an item that was to be ready."""
     text = _("This item is not ready any more: its state is “%(state)s”. Nothing was changed.")
-    state = dict(STATES)[error.context["state"]]
+    state = str(dict(STATES)[error.context["state"]])
+    state += f", {error.context['worker']}" if error.context["worker"] else ""
     return Problem(status=409, title=_("Item not ready"), message=text % {"state": state})
 
 

@@ -15,9 +15,10 @@ from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import conf
 from fdbqueue.columns import Tile, nothing
+from fdbqueue.columns.concerns import concerns_of, resume_command, waits_too_long
 from fdbqueue.columns.items import ReasonGroup, reason_text
 from fdbqueue.columns.queue_rows import QueueRow, fill
-from fdbqueue.columns.queues import COUNTS, FIGURES, STATUS, reads_of, resume_command
+from fdbqueue.columns.queues import COUNTS, FIGURES, OLDEST, STATUS, reads_of
 from fdbqueue.columns.text import (
     FoldedText,
     Moment,
@@ -182,6 +183,11 @@ def queue_details(
     return opened, {
         "pause": row.pause and shown_pause(row.pause, queue.name),
         "blockade": _blockade(queue, row.ends),
+        "concerns": [
+            (one, one.figure(row), f"python manage.py {one.remedy(row)}" if one.remedy(row) else "")
+            for one in concerns_of(row)
+            if not one.is_checked and one.tab != "dead"
+        ],
         "tiles": _tiles(row, others, opened, reading),
         "tabs": _tabs(row, others, opened, addresses, reading),
         "spans": [
@@ -293,6 +299,9 @@ _MEANINGS = {
     "max_leased": _("At most so many items are leased at a time."),
     "rate": _("At most so many items are taken per second, minute, hour or day."),
     "burst": _("So many may be taken at once after a pause."),
+    "attention_seconds": _(
+        "The queue needs attention if for so long something could be taken, and nothing was."
+    ),
     "subspace": _("Where in the database all of it is stored."),
 }
 
@@ -350,6 +359,8 @@ def _tiles(row: QueueRow, others: OtherTabs, form: ItemsForm, reading: Reading) 
         tile = column.tile(value, labels.get(column.name))
         if value is None and (why := column.why_nothing(row)):
             tile = tile._replace(figure=nothing(why))
+        if column is OLDEST and waits_too_long(row):
+            tile = tile._replace(kind="warning")
         if column.name in COUNTS:
             tile = tile._replace(address=form.tab_address(column.name))
         tiles.append(tile)

@@ -29,12 +29,12 @@ from fdbqueue import deadlines
 from fdbqueue.columns import COUNT, Column, Tile, ValueKind, link, markup
 from fdbqueue.columns.concerns import BLOCKED, CONCERN_READS, CONCERNS, MISMATCHED, Concern
 from fdbqueue.columns.families import MEMBERS, FamilyRow, family_row
+from fdbqueue.columns.movement import begin_movement
 from fdbqueue.columns.queue_rows import (
     RATE_MINUTES,
     QueueRow,
     begin_counts,
     begin_history,
-    begin_workers,
     fill,
 )
 from fdbqueue.columns.queues import COUNTS, KIND, NAME, OLDEST, RATES, TOTAL, QueueColumn, reads_of
@@ -326,8 +326,8 @@ def listed(form: QueuesForm, begin: Callable[[], Catalog]) -> QueueList:
         left = [begin for begin in reads_of(COLUMNS) if begin not in sort_reads]
         fill(tr, [(begin, rows if begin is begin_counts else shown) for begin in left])
         fill(tr, [(begin, parts) for begin in CONCERN_READS])
-        if begin_workers not in sort_reads:
-            fill(tr, [(begin_workers, shown)])
+        if begin_movement not in sort_reads:
+            fill(tr, [(begin_movement, shown)])
         return shown
 
     shown = run(catalog.database, read, read_only=True)

@@ -1,4 +1,4 @@
-"""Pages across queues, for the person on call: who leases what, why items died, where an id is.
+"""Pages across queues, for the person on call: who holds what, why items died, where an id is.
 
 What they read is bounded, whatever there is: 1,000 queues in the order of their names, two counts
 of each; then of at most 200 of these queues that have any, at most 1,000 leases, each queue getting
@@ -21,25 +21,15 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import deadlines
-from fdbqueue.columns import Column, ValueKind, link, markup
-from fdbqueue.columns.items import (
-    ATTEMPTS,
-    LEASED_AT,
-    LEASED_UNTIL,
-    WORKER,
-    ItemRow,
-    reason_text,
-)
-from fdbqueue.columns.text import folded, grouped
-from fdbqueue.columns.workers_and_reasons import (
-    WORKER_COLUMNS,
-    ReasonRow,
-)
+from fdbqueue.columns import FUTURE, PAST, Column, ValueKind, link, markup
+from fdbqueue.columns.items import LEASED_UNTIL, ItemRow, reason_text
+from fdbqueue.columns.text import bounded, folded, grouped
+from fdbqueue.columns.workers_and_reasons import ReasonRow
 from fdbqueue.exceptions import FormatMismatch, InvalidInput, ItemNotFound
 from fdbqueue.pages.action_page import Offer, links, offers
 from fdbqueue.pages.forms import FindForm, search_field
 from fdbqueue.pages.framing import ListView, PageView, shown_id
-from fdbqueue.pages.item_columns import in_one_line
+from fdbqueue.pages.item_columns import holders, presence
 from fdbqueue.pages.listing import (
     MAX_QUEUES_READ,
     Left,
@@ -49,13 +39,12 @@ from fdbqueue.pages.listing import (
     further,
     paged,
     some_of,
-    table,
     tile,
 )
 from fdbqueue.pages.problems import bad_form
 from fdbqueue.pages.readings import Reading, find_task, reading_of
-from fdbqueue.pages.search import text_contains
 from fdbqueue.pages.sites import EVERY, Addresses, actions_are_on
+from fdbqueue.pages.values import preview
 from fdbqueue.service import Catalog, Item, Queue, WorkerRow, run, scan_by_moment
 
 #: Of the queues that it looks at, a page reads items of this many that have any, those with the
@@ -68,9 +57,6 @@ MAX_BYTES = 25_000_000
 MAX_REASONS = 100
 #: A reason names this many queues.
 MAX_NAMED = 5
-#: Of the workers that there are, this many are shown, half of them lost at most.
-MAX_PRESENT = 200
-_ID_CHARACTERS = 16
 
 
 # What is read
@@ -185,32 +171,52 @@ def _items(queue: Queue, share: int, tr: Any) -> list[Item]:
     return [item for _passed, item in found.found]
 
 
+@dataclass(frozen=True, slots=True)
+class HeldRow:
+    """A lease and its worker, or a worker without a lease.
+
+    ``worker`` is None if no worker of the lease's name has a row. ``is_first`` tells whether no
+    lease of its worker is above.
+    """
+
+    worker: WorkerRow | None
+    lease: ItemRow | None
+    position: int = 0
+    is_first: bool = False
+
+    @property
+    def name(self) -> str:
+        """The worker's name; empty if the lease has none."""
+        if self.lease is not None:
+            return self.lease.item.worker or ""
+        return self.worker.name if self.worker else ""
+
+    def moment(self, name: str) -> tuple[bool, Any]:
+        """Return what sorts by a moment of the lease; what has none comes last."""
+        found = self.lease and getattr(self.lease.item, name)
+        return found is None, found
+
+
 # The parameters
 
 
 class WorkersForm(ListForm):
-    """Which leases to show."""
+    """Which workers and leases to show."""
 
     worker = search_field(_("Worker contains"), max_length=200, strip=False)
     sort = OrderField(
-        RowOrder(
-            "until", _("Lease ends first"), lambda row: (row.item.until is None, row.item.until)
-        ),
-        RowOrder(
-            "leased",
-            _("Leased for longest"),
-            lambda row: (row.item.leased_at is None, row.item.leased_at),
-        ),
-        RowOrder(
-            "worker",
-            _("Worker"),
-            lambda row: (not row.item.worker, row.item.worker or "", row.queue.name),
-        ),
-        RowOrder("queue", _("Queue"), lambda row: row.queue.name),
+        RowOrder("until", _("Lease ends first"), lambda row: row.moment("until")),
+        RowOrder("leased", _("Leased for longest"), lambda row: row.moment("leased_at")),
+        RowOrder("worker", _("Worker"), lambda row: (not row.name, row.name, _queue_of(row))),
+        RowOrder("queue", _("Queue"), lambda row: (row.lease is None, _queue_of(row))),
     )
 
     defaults: Mapping[str, str] = {"refresh": "5", "sort": "until", "page": "1"}
     shown = ("worker", "sort")
+
+
+def _queue_of(row: HeldRow) -> str:
+    return row.lease.queue.name if row.lease else ""
 
 
 class DeadLettersForm(ListForm):
@@ -241,21 +247,24 @@ class _Linked:
             self._readings[queue.name] = reading_of(queue)
         return self._readings[queue.name]
 
-    def item(self, row: ItemRow) -> SafeString:
-        """Return the link to the task that an item is, or to the item."""
-        name, item_id = row.queue.name, row.item.id
-        task = self.reading(row.queue).task_named(row.item)
+    def item(self, row: HeldRow) -> SafeString | None:
+        """Return the link to the task that an item is, or to the item, by what it begins with."""
+        if row.lease is None:
+            return None
+        name, item = row.lease.queue.name, row.lease.item
+        task = self.reading(row.lease.queue).task_named(item)
         if task is not None:
             return link(f"lease-{row.position}", self._addresses.task(name, task[0]), task[1])
-        is_long = len(item_id) > _ID_CHARACTERS
-        shown = f"{item_id[:_ID_CHARACTERS]}…" if is_long else item_id
-        address = self._addresses.item(name, item_id)
-        return link(f"lease-{row.position}", address, shown, item_id if is_long else "")
+        found = preview(item.value, row.lease.queue.codec)
+        text = f"{found.text}…" if found.clipped else found.text
+        return link(f"lease-{row.position}", self._addresses.item(name, item.id), text)
 
-    def leased(self, row: ItemRow) -> SafeString:
-        """Return the link to the leased items of a queue."""
-        address = self._addresses.queue(row.queue.name, state="leased")
-        return link(f"of-{row.position}", address, row.queue.label)
+    def leased(self, row: HeldRow) -> SafeString | str | None:
+        """Return the link to the leased items of a queue, or which queues an idle worker has."""
+        if row.lease is None:
+            return markup.cut(bounded(row.worker.queues)) if row.worker else None
+        address = self._addresses.queue(row.lease.queue.name, state="leased")
+        return link(f"of-{row.position}", address, row.lease.queue.label)
 
     def letters(self, reason: ReasonRow) -> SafeString | str:
         """Return the link to the dead letters of a reason, if all of these are in one queue."""
@@ -302,73 +311,72 @@ class WorkersView(ListView):
     form = WorkersForm
 
     def rows(self, form: WorkersForm) -> dict[str, Any]:
-        """Return the leases, and the workers."""
-        acts = functools.partial(offers, self.request.user, self.addresses)
-        shown = _workers(form, self.catalog, self.addresses, acts)
-        return shown | _present(form, self.catalog(), acts)
+        """Return the leases, each with its worker, and the workers that have none."""
+        found = _read(self.catalog, form.cleaned_data["after"], "leased", _leases)
+        present = self.catalog().presences.read()
+        by_name = holders(present)
+        held = [HeldRow(by_name.get(row.item.worker or ""), row) for row in found.rows]
+        if not form.cleaned_data["after"]:
+            busy = {row.name for row in held}
+            held += [HeldRow(one, None) for one in present.rows if one.name not in busy]
+        lost = sum(one.is_lost for one in present.rows)
+        linked, addresses = _Linked(self.addresses), self.addresses
+        acts: _Acts = functools.partial(offers, self.request.user, self.addresses)
+        columns: tuple[Column[HeldRow], ...] = (
+            Column("worker", _("Worker"), functools.partial(_worker, acts)),
+            Column("state", _("State"), lambda row: row.worker and presence(row.worker)),
+            Column("item", _("Item or task"), linked.item),
+            *([Column("acts", _("Actions"), functools.partial(_acts, acts))] * actions_are_on()),
+            Column("queue", _("Queue"), linked.leased),
+            Column("leased_at", _("Leased"), lambda row: row.moment("leased_at")[1], PAST),
+            Column("until", LEASED_UNTIL.heading, lambda row: row.moment("until")[1], FUTURE),
+        )
+        everyone = form.address(worker=None)
+        return {
+            **_context(form, found, columns, _with_firsts(form.chosen(held, attrgetter("name")))),
+            "has_more_present": not present.is_complete,
+            "tiles": [
+                tile("alive", _("Workers alive"), len(present.rows) - lost, everyone),
+                tile("lost", _("Lost"), lost, everyone, "bad" if lost else ""),
+                tile("leases", _("Leases"), found.total, everyone),
+                tile("busy", _("Queues with leases"), found.busy, addresses.queues(sort="-leased")),
+            ],
+        }
 
 
-def _workers(
-    form: WorkersForm, begin: Callable[[], Catalog], addresses: Addresses, acts: _Acts
-) -> dict[str, Any]:
-    """Read the leases of all queues, and return what the page of workers shows."""
-    found = _read(begin, form.cleaned_data["after"], "leased", _leases)
-    rows = form.chosen(found.rows, attrgetter("item.worker"))
-    linked = _Linked(addresses)
-    given_back: Column[ItemRow] = Column(
-        "acts",
-        _("Actions"),
-        lambda row: links(
-            acts(row.queue.name, "give-back", id=row.item.id),
-            f"lease-{row.position}",
-            row.item.id[:_ID_CHARACTERS],
-        ),
-    )
-    leases: tuple[Column[ItemRow], ...] = (
-        Column("item", _("Item or task"), linked.item),
-        *_shown_acts(given_back),
-        Column("queue", _("Queue"), linked.leased),
-        WORKER,
-        LEASED_AT,
-        LEASED_UNTIL,
-        ATTEMPTS,
-    )
-    return {
-        **_context(form, found, leases, rows),
-        "tiles": [
-            tile("leases", _("Leases"), found.total, form.address(worker=None)),
-            tile("busy", _("Queues with leases"), found.busy, addresses.queues(sort="-leased")),
-        ],
-    }
+def _with_firsts(rows: Sequence[HeldRow]) -> list[HeldRow]:
+    """Return rows, of which the first lease of each worker is marked."""
+    seen: set[str] = set()
+    marked = []
+    for row in rows:
+        is_first = row.lease is not None and bool(row.name) and row.name not in seen
+        seen.add(row.name)
+        marked.append(replace(row, is_first=is_first))
+    return marked
 
 
-def _shown_acts(column: Column[Any]) -> list[Column[Any]]:
-    """Return the column of buttons, none if actions are off."""
-    return [column] if actions_are_on() else []
+def _worker(acts: _Acts, row: HeldRow) -> SafeString | None:
+    """Return a worker's name, in which process it is, and what can be done to all it holds."""
+    if not row.name:
+        return None
+    one, parts = row.worker, [markup.text(bounded(row.name))]
+    process = f"{one.host}:{one.process}" if one and one.host else row.name
+    if process != row.name:
+        shown = '<span class="fdbqueue-quiet fdbqueue-fact">{}</span>'
+        parts.append(markup.filled(shown, bounded(process)))
+    if row.is_first:
+        offered = acts(EVERY, "give-back", worker=row.name)
+        parts.append(links(offered, f"worker-{row.position}", row.name) or SafeString(""))
+    return SafeString(" ".join(parts))
 
 
-def _present(form: WorkersForm, catalog: Catalog, acts: _Acts) -> dict[str, Any]:
-    """Read which workers there are, and return what the first page of leases shows of them."""
-    if form.cleaned_data["page"] > 1 or form.cleaned_data["after"]:
-        return {}
-    has_text = text_contains(form.cleaned_data["worker"])
-    found = catalog.presences.read()
-    rows = [row for row in found.rows if has_text(row.name)]
-    lost = [row for row in rows if row.is_lost][: MAX_PRESENT // 2]
-    shown = [row for row in rows if not row.is_lost][: MAX_PRESENT - len(lost)] + lost
-    given_back: Column[WorkerRow] = Column(
-        "acts",
-        _("Actions"),
-        lambda row: links(
-            acts(EVERY, "give-back", worker=row.name), f"worker-{shown.index(row)}", row.name
-        ),
-    )
-    first, *others = map(in_one_line, WORKER_COLUMNS)
-    return {
-        "present": table((first, *_shown_acts(given_back), *others), shown),
-        "more_present": grouped(len(rows) - len(shown)) if rows[len(shown) :] else "",
-        "has_more_present": not found.is_complete,
-    }
+def _acts(acts: _Acts, row: HeldRow) -> SafeString | None:
+    """Return the buttons of what can be done to a lease."""
+    if row.lease is None:
+        return None
+    found = preview(row.lease.item.value, row.lease.queue.codec)
+    offered = acts(row.lease.queue.name, "give-back", id=row.lease.item.id)
+    return links(offered, f"lease-{row.position}", found.text)
 
 
 def _shown_reason(reason: ReasonRow) -> SafeString:

@@ -30,7 +30,7 @@ from fdbqueue.service.storage.family_index import BY_LEASES
 from fdbqueue.service.storage.handoffs import HelpRequest, all_handoffs
 from fdbqueue.service.storage.item_keys import ENDS, EVERY_PLACE, End, Row
 from fdbqueue.service.storage.store import STATES, ItemStore, check_state
-from fdbqueue.service.storage.tables import HIDDEN_END, Due
+from fdbqueue.service.storage.tables import HIDDEN_END, Due, Kind, State
 from fdbqueue.service.uniques import kept_while
 
 #: The names of the states that items may be in.
@@ -48,6 +48,8 @@ _MAX_GHOSTS = 2_000
 _MAX_UNDATED = 100
 #: The most expired leases and delays that a transaction looks at for one that becomes ready.
 _MAX_PASSED = 1_000
+#: The most leases whose holders are read.
+_MAX_LEASES = 100
 
 
 class Browser:
@@ -275,6 +277,13 @@ class Ends(NamedTuple):
     mismatch: FormatMismatch | None = None
 
 
+class HeldLease(NamedTuple):
+    """A lease that has not expired: who holds the item, None if unnamed, and since when."""
+
+    worker: str | None
+    leased_at: int
+
+
 class Overview:
     """Begin to read the figures of one queue; call what a method returns for the result.
 
@@ -314,6 +323,27 @@ class Overview:
             return "max_leased" if BY_LEASES in limits else "rate" if limits else ""
 
         return result
+
+    def begin_due(self, tr: Transaction) -> Callable[[], int | None]:
+        """Begin to read when the first lease, delay or batch ends or has ended; None for none."""
+        rows = tr.snapshot.get_range(*self._tables.dues, limit=1)
+        return lambda: next((due.moment for due in map(self._due, rows) if due is not None), None)
+
+    def leases(self, tr: Transaction) -> list[HeldLease]:
+        """Read who holds items: up to 100 leases, those that end first."""
+        _begin, stop = self._tables.dues
+        begin = self._tables.due_prefix(now_us(), Kind.LEASE)
+        rows = tr.snapshot.get_range(begin, stop, limit=_MAX_PASSED)
+        dues = [due for row in rows if (due := self._due(row)) and due.kind is Kind.LEASE]
+        places = [due.rest for due in dues[:_MAX_LEASES]]
+        return [
+            HeldLease(one.worker.decode(errors="replace") or None, one.began)
+            for one in self._store.facts(tr.snapshot, State.LEASED, places)
+            if one is not None
+        ]
+
+    def _due(self, row: Any) -> Due | None:
+        return self._tables.parse_due(bytes(row.key))
 
     def begin_history(self, tr: Transaction, minutes: int) -> Callable[[], list[Minute]]:
         """Begin to read the pushes and pops of the last minutes, the present one last."""

@@ -250,7 +250,7 @@ class Catalog:
         index = self.index(spec)
         member = None if index is None else index.member(name)
         made = spec.open(self.database, subspace, name, member)
-        made.workers = None if spec.owner is None else self.presences.read_in
+        made.workers = self.presences
         return made
 
     def closest_name(self, name: Any) -> str | None:

@@ -128,6 +128,7 @@ ALLOWED: Mapping[str, Choice | Range | RateText] = {
     ),
     "rate": RateText(gettext_noop("Rate of takes")),
     "burst": Range(int, 1, _MAX_ITEMS, gettext_noop("Burst of takes"), none_is_valid=True),
+    "attention_seconds": Range((int, float), 1, 86_400, gettext_noop("Needs attention after")),
 }
 #: Options that one kind of queue alone has.
 _OF_ONE_KIND = {"priority_type": "priority"}
@@ -168,6 +169,8 @@ class QueueOptions:
             for no limit.
         burst: With a rate, how many items may be taken at once after a time in which none was;
             None for as many as the rate gives in a second, at least one.
+        attention_seconds: After how long the queue needs attention: something could be taken, and
+            nothing was, or the oldest item waits for longer.
     """
 
     codec: str | Codec = "json"
@@ -181,6 +184,7 @@ class QueueOptions:
     max_leased: int | None = None
     rate: str | None = None
     burst: int | None = None
+    attention_seconds: float = 600
 
     @classmethod
     def checked(cls, queue: str, given: Mapping[str, Any]) -> QueueOptions:
@@ -240,6 +244,7 @@ class QueueKeywords(TypedDict, total=False):
     max_leased: int | None
     rate: str | None
     burst: int | None
+    attention_seconds: float
 
 
 def misfits(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -87,8 +87,7 @@ class Queue(AsyncVerbs):
         home: The name of the queue that it is a part of, which only a catalog says; else its own.
         owner: The app that alone pushes and takes its items; None for the project.
         label_of: Returns what readers call it, by its name, which only a catalog says.
-        workers: Reads which workers there are, in a transaction, if an app's own workers alone take
-            its items; None for others. Only a catalog says so.
+        workers: The rows of workers (:class:`Presences`), which only a catalog has; else None.
         kind: ``"fifo"`` or ``"priority"``.
         codec: How its values become bytes.
         priority_type: ``"int"`` or ``"float"``; None where there are no priorities.
@@ -116,7 +115,7 @@ class Queue(AsyncVerbs):
         self.name = self.home = name if name is not None else repr(subspace.key())
         self.owner: str | None = None
         self.label_of: Callable[[str], str] = str
-        self.workers: Callable[[Transaction], Any] | None = None
+        self.workers: Any = None
         self.options = checked = QueueOptions.checked(self.name, options)
         codec = checked.codec
         self.codec: Codec = codec_named(codec) if isinstance(codec, str) else codec

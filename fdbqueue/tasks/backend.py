@@ -302,8 +302,9 @@ class FdbQueueBackend(BaseTaskBackend):
         First those of limited tasks, because a pattern of others may fit their names.
         """
         limits_at = functools.partial(key_limit_queues.limits_key, self.records.prefix)
+        spec = functools.partial(_spec, attention_seconds=self.settings.attention_seconds)
         for name in self.limited_names():
-            yield _spec(
+            yield spec(
                 name,
                 limits_at=limits_at,
                 home_of=key_limit_queues.home_of,
@@ -311,7 +312,7 @@ class FdbQueueBackend(BaseTaskBackend):
             )
         for name in self.names():
             if NAME.fullmatch(name) or PATTERN.fullmatch(name):
-                yield _spec(name)
+                yield spec(name)
 
     def limited_names(self) -> list[str]:
         """Return the families of its limited tasks in the catalog."""

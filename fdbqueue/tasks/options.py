@@ -14,9 +14,11 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from typing import (
     TYPE_CHECKING,
     Any,
+    ClassVar,
     Concatenate,
     Generic,
     Literal,
+    NoReturn,
     ParamSpec,
     Protocol,
     TypedDict,
@@ -101,6 +103,7 @@ RULES = {
     "timeout": Rule(Range((int, float), 0.1, MAX_TIMEOUT, none_is_valid=True), OPTIONS),
     "grace_seconds": Rule(Range((int, float), 0.1, 3_600), OPTIONS),
     "schedules": Rule(OfClass((Mapping,), "a dictionary"), OPTIONS),
+    "attention_seconds": Rule(ALLOWED["attention_seconds"], OPTIONS),
 }
 #: What some options of a task may be; the others are looked at apart.
 _OF_TASKS = {
@@ -158,6 +161,7 @@ class BackendOptions:
         timeout: How many seconds an attempt may take; None for any number.
         grace_seconds: How long a process may go on with an attempt that does not end in time.
         schedules: Tasks that are enqueued at their times, by name.
+        attention_seconds: As of a queue, for all of the backend's.
     """
 
     lease_seconds: float = 60
@@ -171,6 +175,7 @@ class BackendOptions:
     timeout: float | None = None
     grace_seconds: float = 5
     schedules: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    attention_seconds: float = 600
 
 
 def parse(given: Mapping[str, Any]) -> tuple[BackendOptions, list[SettingProblem]]:
@@ -316,6 +321,11 @@ class TaskKeywords(TypedDict, total=False):
     burst: int | None
 
 
+#: What is said to who calls a task as a function, or by a name that tasks of Celery have.
+_WRITE = "Write {0}.enqueue(...) to let a worker run the task, or {0}.call(...) to run it here."
+_OF_CELERY = frozenset({"delay", "apply_async", "adelay", "s", "si"})
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FdbQueueTask(Task, Generic[P, T]):  # type: ignore[type-arg]  # generic in the stubs alone
     """A task of this backend, with options that other backends do not have.
@@ -350,6 +360,20 @@ class FdbQueueTask(Task, Generic[P, T]):  # type: ignore[type-arg]  # generic in
     max_running: int | None = None
     rate: str | None = None
     burst: int | None = None
+
+    #: Django's templates call what can be called.
+    do_not_call_in_templates: ClassVar[bool] = True
+
+    if not TYPE_CHECKING:  # type checkers say that there are no such calls
+
+        def __call__(self, *_: Any, **__: Any) -> NoReturn:
+            """Refuse: a task is no function, and which of two things is meant must be said."""
+            raise TypeError(_WRITE.format(self.name))
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name in _OF_CELERY:
+                raise AttributeError(_WRITE.format(self.name))
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     if TYPE_CHECKING:  # Django's methods; the results of our backends can do more than its own
 

@@ -43,7 +43,8 @@ What is left behind by
   limits; the others are those of a worker that died, as are all of them if the interpreter was held
   from before the deadline on;
 - *the end of the parent*: the process is told to stop by its pipe. If an attempt is over its grace
-  by two seconds, the process kills itself;
+  by two seconds, the process kills itself, unless the attempt holds the interpreter: then it ends
+  with that, and its tasks run again once their leases have expired;
 - *no parent* (``--batch`` without ``--processes``, tests): the log says that a task goes on after
   its time limit. What it returns at last is its end;
 - *a signal*: the first changes nothing, limits hold while the worker waits for its tasks. A parent

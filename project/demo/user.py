@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from django.contrib import admin
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from rest_framework.authtoken.models import Token
 
 #: The name and the password, which everybody knows: only for DEBUG.
 NAME = "demo"
+#: What the page of ``/login/`` is shown with.
+ON_LOGIN: dict[str, str] = {}
+
+
+def show_login() -> None:
+    """Let the login pages say it, in this process alone."""
+    ON_LOGIN["demo_user"] = NAME
+    admin.site.login_template = "project/admin_login.html"
 
 
 def create_user() -> str:

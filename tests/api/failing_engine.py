@@ -18,7 +18,7 @@ class _Transaction:
         raise self._error
 
     def on_error(self, code: int) -> NoReturn:
-        raise FDBError(code)
+        raise self._error if getattr(self._error, "code", None) == code else FDBError(code)
 
     def cancel(self) -> None:
         pass

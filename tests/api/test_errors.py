@@ -12,6 +12,7 @@ from rest_framework.throttling import BaseThrottle
 
 import fdbqueue
 from fdbqueue.api.viewsets import QueueViewSet
+from fdbqueue.engines.embedded import FDBError
 from fdbqueue.exceptions import QueueNotFound
 from tests.cases import cases
 
@@ -156,6 +157,16 @@ def test_engine_errors(client, settings, fdb_code, code, method, path, body):
     check_shape(response, 503, code)
     assert response.json().keys() == {"code", "message"}
     assert int(response["Retry-After"]) > 0
+
+
+@each_request
+def test_a_full_disk(client, settings, method, path, body):
+    """Is said, without the path; nothing was changed."""
+    error = FDBError(1510, "The disk is full: /secret has 0.2 MB free")
+    settings.FDBQUEUE = {"ENGINE": FAILING, "OPTIONS": {"error": error}, "QUEUES": MAIL}
+    response = getattr(client, method)(path, body)
+    check_shape(response, 503, "disk_full")
+    assert b"secret" not in response.content
 
 
 def test_outcome_unknown(client, settings, tmp_path):

@@ -107,6 +107,7 @@ def test_detail_of_an_empty_queue(api):
         "max_leased": None,
         "rate": None,
         "burst": None,
+        "attention_seconds": 600,
         "oldest": None,
         "first": None,
         "last": None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import threading
 import time
 from typing import Any
 
@@ -17,6 +18,15 @@ ORDER = {"number": 4711, "customer": "ada@example.org", "lines": [{"item": "lamp
 
 class AddressError(ValueError):
     """The address is not one."""
+
+
+def hang(_item: Any) -> None:
+    """Handle an item, and never return: its process is killed."""
+    threading.Event().wait()
+
+
+def end(_item: Any) -> None:
+    """Handle an item."""
 
 
 @task(backoff=None)

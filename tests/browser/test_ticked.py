@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.machinery import LIST
+from tests.browser.conftest import PREFIX
+from tests.browser.machinery import LIST, ROOT
 from tests.browser.people import KEEPER, READER, SUPERUSER
 from tests.browser.test_actions import (
     PLAIN,
@@ -17,6 +22,7 @@ from tests.browser.test_actions import (
     enter,
     tasks,
 )
+from tests.engines.children import wait_until
 
 __all__ = ["address", "cookies_of", "enter", "tasks"]
 
@@ -110,3 +116,35 @@ def test_who_keeps_one_queue_and_who_only_looks(enter, mail):
     for path in ("mail/?state=delayed", "-/workers/", "-/schedules/"):
         reader.go(LIST + path)
         expect(reader.page.locator(".fdbqueue-tick, .fdbqueue-offer")).to_have_count(0)
+
+
+@pytest.mark.nightly
+def test_the_night(enter, folder, queues):
+    """The only worker is killed: it is shown as lost, one button gives back, another runs it."""
+    mail = queues.queue("mail")
+    mail.clear()
+    mail.push_many({"to": number} for number in range(4))
+    environment = {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "tests.browser.server_settings",
+        "FDBQUEUE_BROWSER_FOLDER": str(folder),
+        "FDBQUEUE_BROWSER_PREFIX": PREFIX,
+    }
+    work = [sys.executable, "-m", "django", "queue_work", "mail", "--concurrency=4"]
+    hangs = [*work, "--worker=night:1", "--lease-seconds=1800", "--handler=tests.browser.shop.hang"]
+    with subprocess.Popen(hangs, cwd=ROOT, env=environment) as worker:
+        wait_until(lambda: mail.counts().leased == 4)
+        worker.kill()
+    visitor = enter(SUPERUSER, 1024)
+    actor, page = Actor(visitor, LIST), visitor.page
+    visitor.go(f"{LIST}-/workers/?worker=night:1&refresh=2")
+    expect(page.locator("#scroll-present")).to_contain_text("Lost")
+    actor.do(
+        "#do-worker-0-give-back",
+        "Give back leased items of all queues",
+        "4 items were given back.",
+    )
+    assert (mail.size(), {item.attempts for item in mail}) == (4, {1})
+    ends = [*work, "--handler=tests.browser.shop.end"]
+    subprocess.run(ends, cwd=ROOT, env=environment, check=True, timeout=60)
+    assert mail.counts().leased + mail.size() == 0

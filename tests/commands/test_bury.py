@@ -43,20 +43,25 @@ def test_what_is_in_another_state(manage, ids):
     """It is 1, and the state is said of each; nobody is told that it is not there."""
     queue = fdbqueue.queue("mail")
     queue.bury(ids[3])
-    leased = queue.lease(seconds=900).id
+    leased = queue.lease(seconds=900, worker="anna")
     delayed = queue.push("later", delay=900)
+    (later,) = queue.page(state="delayed").items
     queue.remove(ids[2])
-    found = manage("queue_bury", "mail", leased, ids[1], ids[2], ids[3], delayed.id, "--json")
+    found = manage("queue_bury", "mail", leased.id, ids[1], ids[2], ids[3], delayed.id, "--json")
     assert found.returncode == 1
     assert json.loads(found.stdout) == {
         "queue": "mail",
         "buried": 1,
         "not_found": [ids[2]],
-        "not_ready": [leased, ids[3], delayed.id],
+        "not_ready": [leased.id, ids[3], delayed.id],
     }
     said = [line for line in found.stderr.splitlines() if line.endswith(", not ready.")]
-    states = zip((leased, ids[3], delayed.id), ("leased", "dead", "delayed"), strict=True)
-    assert said == [f"Item {one} is {state}, not ready." for one, state in states]
+    until = [f"until {one.until:%Y-%m-%d %H:%M:%S} UTC, not ready." for one in (leased, later)]
+    assert said == [
+        f"Item {leased.id} is leased by anna {until[0]}",
+        f"Item {ids[3]} is dead, not ready.",
+        f"Item {delayed.id} is delayed {until[1]}",
+    ]
     assert found.stderr.endswith("1 item not found, 3 items not ready.\n")
 
 

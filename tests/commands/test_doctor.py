@@ -35,9 +35,16 @@ __all__ = ["clock"]
 
 CHECKS = ["format", "pause", "attention", "overdue", "items", "counts"]
 #: Of the queues that are named, or of all.
-NAMED = ["load", "limits"]
-#: The check of the embedded engine's file.
-FILE = [] if "FDB_CLUSTER_FILE" in os.environ else ["file"]
+NAMED = ["load"]
+#: The checks of the embedded engine's file.
+FILE = [] if "FDB_CLUSTER_FILE" in os.environ else ["file", "disk"]
+
+
+@pytest.fixture(autouse=True)
+def roomy(monkeypatch):
+    """The disk of whoever runs the tests has room enough."""
+    monkeypatch.setattr(findings, "_LOW_BYTES", 0)
+    monkeypatch.setattr(findings, "_LOW_SHARE", 0)
 
 
 @pytest.fixture
@@ -122,10 +129,10 @@ def test_the_table(manage, mail):
     assert (done.returncode, done.stderr) == (0, "")
     heading, *rows = done.stdout.splitlines()
     assert heading.split() == ["STATUS", "CHECK", "QUEUE", "FOUND", "REMEDY"]
-    assert len(rows) == 7 + len(FILE) + len(CHECKS) + 1
+    assert len(rows) == 6 + len(FILE) + len(CHECKS) + 1
     assert all(row.startswith("OK ") for row in rows)
     shown = [re.split("  +", row)[1:4] for row in rows]
-    at = 6 + len(FILE)
+    at = 5 + len(FILE)
     assert shown[at] == ["format", "5 queues", "nothing is stored yet"]
     assert shown[at + 1][:2] == ["format", "mail"]
     assert shown[at + 2] == ["pause", "6 queues", "the queue is not paused"]
@@ -492,7 +499,7 @@ def test_a_queue_that_gets_more_than_its_head_lets_through(mail, monkeypatch):
     monkeypatch.setattr("fdbqueue.management.findings.HEAD_CARRIES", 0.001)
 
     def load():
-        return next(findings.check_load_and_limits(conf.catalog(), ["mail"], on_cluster=True))
+        return findings.check_load(conf.catalog(), ["mail"], on_cluster=True)
 
     assert (load().status, load().queue) == ("warning", "mail")
     said = r"\d% if each has one item\. Its ready items grow: take more .*, or start more workers"
@@ -507,25 +514,26 @@ def test_nothing_to_do_is_said(examine):
     """No queue was used."""
     _, found = examine()
     assert found["load"]["detail"].startswith("nothing was pushed or popped in 5 minutes; ")
-    assert found["limits"]["detail"] == "no queue is held by its max_leased or its rate"
 
 
-@pytest.mark.parametrize("limit", [{"max_leased": 2}, {"rate": "2/h", "burst": 2}])
+@pytest.mark.parametrize("limit", [{"max_leased": 2}, {"rate": "2/d", "burst": 2}])
 def test_queues_that_their_own_limits_hold(examine, mail, limit):
-    """They are named with the limit, if items wait; not one that is paused, or empty."""
-    (name, value), *_ = limit.items()
+    """It says so once the oldest item has waited; not of one that is paused, or empty."""
     with override_settings(FDBQUEUE=other_setting(mail={"kind": "fifo", **limit})):
         queue = fdbqueue.queue("mail")
-        assert examine()[1]["limits"]["status"] == "ok"
-        queue.lease_many(2, seconds=600)
-        code, found = examine("mail")
-        assert (code, found["limits"]["status"]) == (0, "warning")
-        assert found["limits"]["detail"].endswith(f"limit of their queue: mail ({name} {value})")
-        queue.pause()
-        assert examine()[1]["limits"]["status"] == "ok"
-        queue.resume()
-        queue.clear_state("ready")
-        assert examine()[1]["limits"]["status"] == "ok"
+
+        def said():
+            return examine("mail")[1]["attention"]["detail"].partition(" (")[0]
+
+        queue.lease_many(2, seconds=6_000)
+        assert said() == "no item waits too long, and none is dead"
+        with time_ahead(1_800):
+            assert said() == "At its limit"
+            queue.pause()
+            assert said() == "no item waits too long, and none is dead"
+            queue.resume()
+            queue.clear_state("ready")
+            assert said() == "no item waits too long, and none is dead"
 
 
 def test_what_the_list_says_of_a_queue(examine):
@@ -541,10 +549,26 @@ def test_what_the_list_says_of_a_queue(examine):
     rows = [re.split("  +", row) for row in out.getvalue().splitlines()]
     found = [row[3:] for row in rows if row[1] == "attention"]
     assert [(text.partition(":")[0], remedy) for text, remedy in found] == [
+        ("Nothing takes items (2 h)", "manage.py queue_work mail --handler PATH --follow"),
         ("Dead letters (1)", "manage.py queue_list mail --by-reason"),
-        ("Pushes without pops (0.2/min)", "manage.py queue_list --workers"),
-        ("Waiting for over an hour (2 h)", "manage.py queue_list mail --rates"),
     ]
+
+
+@pytest.mark.skipif(not FILE, reason="a cluster's disks are its own")
+def test_a_disk_that_is_soon_full(examine, monkeypatch):
+    """It is a warning below a number of bytes, or a share; what is free is said."""
+    found = examine()[1]["disk"]
+    assert (found["status"], found["queue"]) == ("ok", None)
+    assert re.fullmatch(r"/\S+ has [\d,]+\.\d MB free, \d+% of it", found["detail"])
+    for name in ("_LOW_BYTES", "_LOW_SHARE"):
+        with monkeypatch.context() as patch:
+            patch.setattr(findings, name, 10**18)
+            found = examine()[1]["disk"]
+            assert found["status"] == "warning"
+            assert "of it. Make room: pushes fail on a full disk" in found["detail"]
+    monkeypatch.setattr(findings, "_LOW_BYTES", 10**18)
+    monkeypatch.setattr("fdbqueue.engines.embedded.files.FULL_BYTES", 10**18)
+    assert examine()[1]["disk"]["detail"].startswith("The disk is full: /")
 
 
 def test_the_load_of_some_queues_is_read(examine, mail, monkeypatch):

@@ -604,14 +604,3 @@ def test_a_prefix_of_nothing(tmp_path):
     assert copy._ranges == [(b"", b"\xff")]
     finished(copy)
     assert Catalog(target, (), specs).queue("own").size() == 9
-
-
-def test_a_file_that_may_only_be_read_is_refused_too(sides):
-    """Its pages would show queues that nobody works on."""
-    source, target = sides
-    finished(copy_of(source, target))
-    source.close()
-    store = source._store
-    store.refused = Catalog(source, ("p",), SPECS)
-    with pytest.raises(ConfigurationError, match="were moved"):
-        store._open_to_read()

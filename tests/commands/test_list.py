@@ -54,6 +54,7 @@ def test_json(call):
         "blocked": [],
         "no_worker": False,
         "paused": None,
+        "attention": [],
         "head": None,
     }
     assert (records["ranks"]["ready"], records["ranks"]["oldest"]) == (1, timestamp(item.pushed_at))

@@ -38,7 +38,14 @@ def test_json(call, ranks):
     assert 9 / 6 <= record.pop("pushes_a_minute") <= 9 / 5
     assert 1 / 6 - 0.01 <= record.pop("pops_a_minute") <= 1 / 5
     counts = {"ready": 5, "leased": 1, "delayed": 1, "dead": 1}
-    expected = {"name": "ranks", **counts, "blocked": [], "no_worker": False, "paused": None}
+    expected = {
+        "name": "ranks",
+        **counts,
+        "blocked": [],
+        "no_worker": False,
+        "paused": None,
+        "attention": ["dead"],
+    }
     assert record == expected
 
 

@@ -268,3 +268,10 @@ def test_a_long_error(manage, mail):
     first = done.stderr.splitlines()[0]
     assert len(first) == 300
     assert first.endswith("xxx...")
+
+
+def test_a_task_is_no_function_of_items(call, mail):
+    """It is enqueued, and run by other workers; no item is leased."""
+    text = call("queue_work", "mail", "--handler=tests.tasks.letters.send", code=2)
+    assert "is a task: enqueue it, and run tasks_worker" in str(text)
+    assert mail.counts().leased == 0

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import statistics
 import threading
+import time
 
 import pytest
 
 from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service import PriorityQueue, run
+from fdbqueue.service.consume.round import Round
 from fdbqueue.service.storage.tables import TableKeys
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
@@ -145,6 +147,37 @@ def test_who_meets_another_again_and_again_is_helped(
     assert len(requests_of(rival)) == (operation == "lease_many")  # the next one removes it
     assert len(assert_counted(rival)["ready"]) == 37 - len(taken)
     assert numbers(kind, rival.pop_many(40, end=end)) == order[len(taken) + 3 :]
+
+
+@pytest.mark.parametrize("kind", SOME[:1], ids=str)
+@pytest.mark.parametrize("operation", ["pop_many", "lease_many"])
+def test_whom_nobody_serves_races_after_a_second(
+    kind, meddled, rival, queue, everything, operation, monkeypatch
+):
+    """Others take all the time, of a version that passes over requests: it tries at once again."""
+    monkeypatch.setattr(Round, "_begin_help", lambda *_: None)
+    rival.push_many([kind.value(f"{number:04}") for number in range(40, 1000)])
+    taken, lost = [], []
+    begun = time.monotonic()
+
+    def pop_before():
+        lost.extend([True] * (time.monotonic() - begun > 1.1))
+        if len(lost) <= 20:
+            taken.extend(numbers(kind, rival.pop_many(1)))
+
+    meddled.meddle = pop_before
+    found = numbers(kind, getattr(queue, operation)(3))
+    assert 1.0 < time.monotonic() - begun < 2.5
+    assert len(lost) > 20
+    assert found == list(range(len(taken), len(taken) + 3))
+    del lost[:6]
+    begun_again = time.monotonic()
+    assert getattr(queue, operation)(3)
+    assert time.monotonic() - begun_again < 1.0  # it does not ask again
+    assert len(lost) > 20
+    rival.pop()
+    assert not tables(everything) & {REQUESTS, HANDOFFS}
+    assert_counted(rival)
 
 
 @pytest.mark.parametrize("kind", [k for k in STRICT if "bytes" not in k.name], ids=str)

@@ -462,3 +462,47 @@ def test_observers_are_told(queue):
     finally:
         remove(noting)
     assert seen == [("give_back", 2)]
+
+
+KILLED = """
+import sys
+from fdb.subspace_impl import Subspace
+from fdbqueue.engines import embedded
+from fdbqueue.service import FifoQueue
+queue = FifoQueue(embedded.open(sys.argv[1]), Subspace(("q",)))
+def told(count):
+    print(count, flush=True)
+while True:
+    if sys.argv[2] == "give":
+        queue.give_back(worker="dead:1", on_given_back=told)
+    else:
+        queue.run_now(on_ready=told)
+"""
+
+
+@pytest.mark.parametrize("way", ["give", "run"])
+def test_a_process_that_is_killed_on_the_way(tmp_path, way):
+    """What its transactions have moved stays; the same call does the rest, each item once."""
+    from fdb.subspace_impl import Subspace
+
+    from fdbqueue.engines import embedded
+
+    path = tmp_path / "q.sqlite3"
+    queue = FifoQueue(embedded.open(path), Subspace(("q",)))
+    queue.push_many(range(3_000), delay=None if way == "give" else 600)
+    if way == "give":
+        for _ in range(3):
+            queue.lease_many(1_000, worker="dead:1", seconds=600)
+    command = [sys.executable, "-c", KILLED, str(path), way]
+    for _ in range(3):
+        child = forked.popen(command, stdout=forked.subprocess.PIPE, text=True)
+        child.stdout.readline()  # at least one portion is done
+        child.kill()
+        child.communicate(timeout=60)
+        held = assert_counted(queue)
+        assert {item.attempts for item in held["ready"]} <= {int(way == "give")}
+    rest = queue.give_back(worker="dead:1") if way == "give" else queue.run_now()
+    assert rest <= 3_000 - 600
+    held = assert_counted(queue)
+    assert [item.value for item in held["ready"]] == [*range(3_000)]
+    assert {item.attempts for item in held["ready"]} == {int(way == "give")}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import itertools
 import os
 import random
 import signal
@@ -21,7 +20,7 @@ from fdbqueue.engines.embedded.files import LOCKS, SYNC
 from fdbqueue.exceptions import EngineUnavailable
 from tests.concurrency.clients import another
 from tests.engines.alone import alone
-from tests.engines.children import run, wait_until
+from tests.engines.children import code_of, run, wait_until
 from tests.engines.interrupts import Preemption, handled_at_each_place
 
 _DEADLINE_SECONDS = 60
@@ -116,7 +115,7 @@ def _following(database):
 
 
 def test_an_interrupted_leader_leaves_no_commit_behind(database, other):
-    """A commit led by a thread that is interrupted ends as it is told, and does end."""
+    """A commit led by a thread that is interrupted ends: well, or with an unknown outcome."""
     follower, follow = _following(database)
 
     def commit():
@@ -124,18 +123,20 @@ def test_an_interrupted_leader_leaves_no_commit_behind(database, other):
         transaction[b"mine"] = b"1"
         transaction.commit().wait()
 
-    succeeded = 0
+    succeeded, codes = 0, []
     for _ in _each_place(commit, follow):
         thread, future = follower
         if thread.ident is None:  # interrupted before there was anything to lead
             thread.start()
         thread.join(_DEADLINE_SECONDS)
         assert not thread.is_alive()
-        assert future.exception() is None
-        succeeded += 1
-        assert int.from_bytes(bytes(alone(database)[b"followed"]), "little") == succeeded
+        codes.append(code_of(future))
+        followed = _count(database, b"followed")
+        assert followed - succeeded in ({None: {1}, 1021: {0, 1}}[codes[-1]])
+        succeeded = followed
         other()
-    assert succeeded > 100
+    assert len(codes) > 100
+    assert {None, 1021} == set(codes)
 
 
 def test_an_interrupted_commit_wakes_those_who_watch(database, start, other):
@@ -458,32 +459,3 @@ def test_a_commit_that_ends_just_before_its_thread_waits(database):
     finally:
         committer._mutex, committer._leader = mutex, None
         committer._wake_all()
-
-
-def test_a_handler_that_closes_the_file_below_a_read_and_a_commit(database):
-    """What it breaks off may be tried again (1007); what has taken effect raises nothing."""
-    done, codes = 0, set()
-    alone(database)[b"n"] = bytes(8)
-
-    def close():
-        with contextlib.suppress(EngineUnavailable):  # it is refused
-            database.close()
-
-    def work():
-        transaction = database.create_transaction()
-        transaction[b"a"].wait()
-        transaction.add(b"n", (1).to_bytes(8, "little"))
-        transaction.commit().wait()
-
-    for place in itertools.count(1):
-        preemption = Preemption(place, handler=close, within=("snapshots.py", "storage.py"))
-        try:
-            preemption.run(work)
-            done += 1
-        except embedded.FDBError as error:
-            codes.add(error.code)
-        assert alone(database)[b"n"] == done.to_bytes(8, "little")
-        if not preemption.was_interrupted:
-            break
-    assert place > 20
-    assert codes == {1007}

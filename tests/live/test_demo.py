@@ -89,8 +89,15 @@ def test_it_says_what_it_does(demo):
     """What it prepares first; then what to open, the login being the last line."""
     history, address, login = demo.lines[1], demo.lines[-2], demo.lines[-1]
     assert history == "Writing an hour of history into 10 queues..."
-    assert re.fullmatch(r"Pages +http://127\.0\.0\.1:\d+/admin/", address)
+    assert re.fullmatch(r"Queues +http://127\.0\.0\.1:\d+/admin/fdbqueue/queuename/", address)
     assert login == "Log in    user demo, password demo"
+
+
+def test_its_login_pages_say_who_may_log_in(demo):
+    """In the demo alone."""
+    for path in ("/admin/login/", "/login/"):
+        shown = requests.get(demo.address + path, timeout=DEADLINE_SECONDS).text
+        assert "The user of the demo is <b>demo</b>, the password <b>demo</b>." in shown
 
 
 def test_every_address_that_it_prints_is_there(session, demo):

@@ -14,6 +14,11 @@ from tests.commands.spoiling import spoil
 
 ADDRESS, READY = "/health/queues/", "/health/ready/"
 TOKEN = "a-token-of-some-length"
+PAUSED = {
+    "reason": "paused",
+    "says": "Paused (0 s): Pops and leases find nothing until the queue is resumed.",
+    "remedy": "manage.py queue_resume quakes",
+}
 
 
 @pytest.fixture
@@ -29,7 +34,12 @@ def test_no_queue_is_blocked(queues, monitor):
     queues.queue("quakes").pause()
     answer = monitor.get(ADDRESS)
     assert answer.status_code == 200
-    assert answer.json() == {"status": "ok", "blocked": {}, "complete": True}
+    assert answer.json() == {
+        "status": "ok",
+        "attention": {"quakes": [PAUSED]},
+        "blocked": {},
+        "complete": True,
+    }
 
 
 def test_blocked_queues(queues, monitor):
@@ -41,7 +51,10 @@ def test_blocked_queues(queues, monitor):
     answer = monitor.get(ADDRESS)
     assert answer.status_code == 503
     blocked = {"mail": ["min", "max"], "quakes": ["max"]}
-    assert answer.json() == {"status": "blocked", "blocked": blocked, "complete": True}
+    told = answer.json()
+    reasons = {name: [one["reason"] for one in some] for name, some in told["attention"].items()}
+    assert reasons == {"mail": ["blocked"], "quakes": ["blocked"]}
+    assert (told["status"], told["blocked"], told["complete"]) == ("blocked", blocked, True)
     assert Client().get(READY).json() == {"status": "ok"}
 
 

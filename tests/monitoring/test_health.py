@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 
 import pytest
 from django.test import Client, override_settings
@@ -132,3 +133,14 @@ def test_nothing_is_written_and_one_key_is_read(settings, tmp_path, anybody):
     watched_engine.writes.clear()
     assert anybody.get(READY).status_code == 200
     assert (watched_engine.reads, watched_engine.writes) == (["get"], [])
+
+
+def test_a_disk_without_room(queues, anybody, monkeypatch):
+    """The process is not ready: pushes would fail."""
+    if "FDB_CLUSTER_FILE" in os.environ:
+        pytest.skip("a cluster's disks are its own")
+    queues.reach()
+    monkeypatch.setattr("fdbqueue.engines.embedded.files.FULL_BYTES", 10**18)
+    answer = anybody.get(READY)
+    assert (answer.status_code, answer.json()) == (503, {"status": "disk full"})
+    assert anybody.get(LIVE).status_code == 200

@@ -10,8 +10,9 @@ and tasks. ``__main__`` prints what each found, and each mutant that nobody find
 
 What counts: a mutant with which the package cannot be imported is drawn again, because it says
 nothing; one that fails, hangs or takes too long is found. The simulator's seeds are drawn from the
-same seed. A line that these seeds do not reach in the sound package they do not reach in a mutant
-of it, either, because a seed is one history: such a mutant counts as not found, and is not run.
+same seed. A line that a seed does not reach in the sound package it does not reach in a mutant of
+it, either, because a seed is one history: a mutant is run with the seeds that reach it, and counts
+as not found if there are none.
 
 Why it is our own: ``cosmic-ray`` (8.7) changes the files of the working tree in place, has one
 command for all and no draw by a seed, and of the eight operators three (comparison, numbers,

@@ -77,7 +77,7 @@ class Copy:
     def __init__(self, folder: Path, first: int, seeds: int) -> None:
         self._root, self._data = folder / "copy", folder / "reached"
         self._simulator = ["-m", "tests.simulation", "--whole", "--until-found"]
-        self._simulator += ["--first", str(first), "--seeds", str(seeds)]
+        self._seeds = ["--first", str(first), "--seeds", str(seeds)]
         self._environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.project_settings"}
         self._environment |= {"TMPDIR": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
         self._environment |= {"PYTHONHASHSEED": "0", "COVERAGE_FILE": str(self._data)}
@@ -85,8 +85,8 @@ class Copy:
         by_content = ["--invalidation-mode", "checked-hash"]
         self._run("-m", "compileall", "-q", *by_content, "fdbqueue", "tests", "project")
         self.modules = [*self._modules()]
-        #: The lines of each module that the seeds reach, by its path.
-        self.reached: dict[str, set[int]] = {}
+        #: The seeds that reach each line of each module, by its path; 0 for its import.
+        self.reached: dict[str, dict[int, set[int]]] = {}
 
     def _modules(self) -> Iterator[tuple[str, str]]:
         """Yield the name and the path of each module that may be mutated."""
@@ -111,27 +111,33 @@ class Copy:
     def measure(self) -> str:
         """Run the simulator on the sound package, and note which lines it reaches."""
         options = ["--rcfile=/dev/null", "--concurrency=greenlet", "--source=fdbqueue"]
-        outcome = self._run("-m", "coverage", "run", *options, *self._simulator)
+        outcome = self._run("-m", "coverage", "run", *options, *self._simulator, *self._seeds)
         if outcome.is_found:
             raise RuntimeError(f"the sound package does not pass: {outcome.said}")
         data = CoverageData(str(self._data))
         data.read()
         for name in data.measured_files():
             path = str(Path(name).relative_to(self._root))
-            self.reached[path] = {*(data.lines(name) or ())}
+            by_line = data.contexts_by_lineno(name)
+            self.reached[path] = {at: {int(one or 0) for one in by_line[at]} for at in by_line}
         return outcome.said
 
     def is_reached(self, one: Drawn) -> bool:
         """Tell whether the simulator runs the statement of a mutant."""
-        lines = range(one.mutant.first, one.mutant.last + 1)
-        return not self.reached.get(one.path, set()).isdisjoint(lines)
+        return not self.reached.get(one.path, {}).keys().isdisjoint(_lines_of(one))
 
     def simulate(self, one: Drawn) -> Outcome:
-        """Let the simulator look for a mutant."""
+        """Let the simulator look for a mutant with the seeds that reach it, the others being alike.
+
+        One that an import runs is run with all.
+        """
         if not self.is_reached(one):
             return Outcome(False, "not reached")
+        seeds = set().union(*(self.reached[one.path].get(at, ()) for at in _lines_of(one)))
         self.write(one)
-        outcome = self._run(*self._simulator, seconds=_SIMULATOR_SECONDS)
+        only = ["--only", ",".join(map(str, sorted(seeds)))]
+        which = self._seeds if 0 in seeds else only
+        outcome = self._run(*self._simulator, *which, seconds=_SIMULATOR_SECONDS)
         self.restore(one)
         return outcome
 
@@ -175,6 +181,11 @@ class Copy:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         return Outcome(process.returncode != 0, said)
+
+
+def _lines_of(one: Drawn) -> range:
+    """Return the lines of the statement that a mutant changes."""
+    return range(one.mutant.first, one.mutant.last + 1)
 
 
 def _limit(seconds: int) -> None:

@@ -52,8 +52,8 @@ def test_the_leases_of_all_queues_are_listed(viewer, queue):
     queue("quakes").push(2, priority=1.0)
     queue("quakes").lease(seconds=30, worker="bob")
     response = viewer.get(WORKERS)
-    assert [row[1:3] for row in leases(response)] == [["quakes", "bob"], ["mail", "ada"]]
-    since, until = leases(response)[1][3:5]
+    assert [(row[3], row[0]) for row in leases(response)] == [("quakes", "bob"), ("mail", "ada")]
+    since, until = leases(response)[1][4:]
     assert re.fullmatch(r"\d+ \w+ ago", since)
     assert "in " in until
     assert f'href="{of("mail", item)}"' in text(response)
@@ -77,7 +77,7 @@ def test_leases_are_ordered_and_filtered(viewer, queue, query, workers):
     for name, seconds, worker in (("tickets", 90, None), ("mail", 60, "ADA"), ("user-1", 30, "c")):
         queue(name).push(1)
         queue(name).lease(seconds=seconds, **({"worker": worker} if worker else {}))
-    assert [row[2] for row in leases(viewer.get(WORKERS + query))] == workers
+    assert [row[0] for row in leases(viewer.get(WORKERS + query))] == workers
 
 
 def test_a_workers_name_is_text(viewer, queue):
@@ -93,44 +93,57 @@ def test_a_workers_name_is_text(viewer, queue):
 
 def test_nothing_leased(viewer):
     """The page says so."""
-    assert "Nothing is leased now." in text(viewer.get(WORKERS))
+    assert "No worker is there, and nothing is leased now." in text(viewer.get(WORKERS))
     assert "There are no dead letters." in text(viewer.get(FAILURES))
 
 
-def present(response):
-    """Return the texts of the cells of each worker there is."""
-    return rows_of(response, "present-caption")
+def test_the_workers_there_are(viewer, queue):
+    """One table: who is alive or lost, in which process, what it holds, since when; and the idle.
 
-
-def test_the_workers_there_are_come_first(viewer, queue):
-    """With what they say of themselves; one that is lost is marked; leases are below as ever."""
-    facts = {"kind": "items", "host": "mail1", "process": 4711, "version": "1.2", "threads": 4}
-    counts = {"running": 1, "done": 2_000, "failed": 3, "since_us": 1_700_000_000_000_000}
-    write_rows(
-        conf.catalog().presences, {**facts, **counts, "name": "ada", "queues": "mail, user-*"}
-    )
-    write_rows(conf.catalog().presences, {"name": "Abe"}, silent_seconds=60)
-    queue("mail").push(1)
-    queue("mail").lease(seconds=60, worker="ada")
+    The tiles count what is in it, and an item is named by its value.
+    """
+    ada = {"name": "ada", "host": "mail1", "process": 4711, "queues": "mail", "serves": "mail"}
+    write_rows(conf.catalog().presences, ada, {"name": "bob", "queues": "mail, user-*"})
+    write_rows(conf.catalog().presences, {**ada, "name": "Abe"}, silent_seconds=60)
+    for value, worker in ((1, "ada"), (2, "ada"), ({"to": "Nuku"}, "Abe"), (3, "stranger")):
+        queue("mail").push(value)
+        queue("mail").lease(seconds=60, worker=worker)
     response = viewer.get(WORKERS)
-    ada, abe = present(response)
-    assert ada[:2] == ["ada", "Alive"]
-    assert ada[3:-2] == ["items", "mail1", "4711", "1.2", "4", "1", "2,000", "3"]
-    assert ada[-1] == "mail, user-*"
-    assert abe[:2] == ["Abe", "Lost"]
-    assert abe[2].startswith("1 min")
-    assert text(response).index("present-caption") < text(response).index("rows-caption")
-    assert [row[2] for row in leases(response)] == ["ada"]
+    assert sorted(row[:4] for row in leases(response)) == [
+        ["Abe mail1:4711", "Lost 1\xa0min", '{"to": "Nuku"}', "mail"],
+        ["ada mail1:4711", "Alive", "1", "mail"],
+        ["ada mail1:4711", "Alive", "2", "mail"],
+        ["bob", "Alive", DASH, "mail, user-*"],
+        ["stranger", DASH, "3", "mail"],
+    ]
+    tiles = re.findall(r'id="figure-(\w+)"[^>]*>(\d+)<', text(response))
+    assert dict(tiles) == {"alive": "2", "lost": "1", "leases": "4", "busy": "1"}
+    assert "Workers and leases 1 to 5 of 5" in text(response)
+
+
+def test_the_leased_items_of_a_queue_say_whether_their_workers_are_alive(viewer, queue):
+    """If these have rows."""
+    write_rows(conf.catalog().presences, {"name": "ada"})
+    write_rows(conf.catalog().presences, {"name": "Abe"}, silent_seconds=60)
+    for worker in ("ada", "Abe", "stranger"):
+        queue("mail").push(1)
+        queue("mail").lease(seconds=60, worker=worker)
+    shown = rows_of(viewer.get(of("mail") + "?state=leased"), "items-caption")
+    assert [cell for row in shown for cell in row if cell[:3] in {"ada", "Abe", "str"}] == [
+        "ada Alive",
+        "Abe Lost 1\xa0min",
+        "stranger",
+    ]
 
 
 @pytest.mark.parametrize(
     ("query", "names"),
-    [("?worker=AD", ["ada", "Ada-2"]), ("?page=2", []), ("?after=a", [])],
+    [("?worker=AD", ["ada", "Ada-2"]), ("?after=a", [])],
 )
 def test_workers_are_filtered_as_leases_are(viewer, queue, query, names):
-    """Only the first page has them."""
+    """Where other queues follow they are not said again."""
     write_rows(conf.catalog().presences, {"name": "ada"}, {"name": "Ada-2"}, {"name": "bob"})
-    assert sorted(row[0] for row in present(viewer.get(WORKERS + query))) == sorted(names)
+    assert sorted(row[0] for row in leases(viewer.get(WORKERS + query))) == sorted(names)
 
 
 def test_what_a_worker_says_is_text(viewer):
@@ -140,7 +153,7 @@ def test_what_a_worker_says_is_text(viewer):
     odd = [{**texts, **numbers, "since_us": since} for since in (1, 2**57 - 1, 2**63)]
     write_rows(conf.catalog().presences, {}, *odd)
     response = viewer.get(WORKERS)
-    assert len(present(response)) == 4
+    assert len(leases(response)) == 4
     assert EVIL not in text(response)
 
 
@@ -152,26 +165,8 @@ def test_more_workers_than_are_read(viewer, monkeypatch):
     assert "more-present" not in text(viewer.get(WORKERS))
     write_rows(conf.catalog().presences, *({"name": str(number)} for number in range(4)))
     response = viewer.get(WORKERS)
-    assert len(present(response)) == 3
+    assert len(leases(response)) == 3
     assert 'id="more-present"' in text(response)
-
-
-def test_more_workers_than_are_shown(viewer, monkeypatch):
-    """Some of those that are alive, and of those that are lost; the filter finds the others."""
-    monkeypatch.setattr(workers_and_failures, "MAX_PRESENT", 4)
-    rows = conf.catalog().presences
-    write_rows(rows, *({"name": f"alive {number}"} for number in range(5)))
-    write_rows(rows, *({"name": f"lost {number}"} for number in range(3)), silent_seconds=60)
-    response = viewer.get(WORKERS)
-    shown = ["alive 0", "alive 1", "lost 0", "lost 1"]
-    assert [row[0] for row in present(response)] == shown
-    assert "Not shown here: 4 workers." in text(response)
-    response = viewer.get(f"{WORKERS}?worker=lost")
-    assert [row[0] for row in present(response)] == ["lost 0", "lost 1"]
-    assert "Not shown here: 1 workers." in text(response)
-    response = viewer.get(f"{WORKERS}?worker=lost+2")
-    assert [row[0] for row in present(response)] == ["lost 2"]
-    assert "not-shown" not in text(response)
 
 
 # Failures
@@ -209,7 +204,7 @@ def test_counts_lead_to_what_they_count(viewer, queue):
     address = html.unescape(re.search(r'id="letters-2" href="([^"]*)">2<', failed)[1])
     assert len(items(viewer.get(address))) == 2
     assert 'id="letters-1"' not in failed  # of two queues; these are links, with their numbers
-    for page, markup, count in ((WORKERS, shown, 2), (FAILURES, failed, 3)):
+    for page, markup, count in ((WORKERS, shown, 4), (FAILURES, failed, 3)):
         tiles = re.findall(r'id="figure-\w+" href="([^"]*)"', markup)
         assert len(tiles) == count
         for tile in tiles:
@@ -340,7 +335,7 @@ def test_queues_that_were_not_looked_at_are_said(viewer, queue, monkeypatch):
     seen, address = [], ""
     while address is not None:
         response = viewer.get(WORKERS + address)
-        seen += [row[1] for row in leases(response)]
+        seen += [row[3] for row in leases(response)]
         link = re.search(r'id="further" href="([^"]*)"', text(response))
         address = html.unescape(link[1]) if link else None
     assert seen == ["mail", "tickets", "user-1"]
@@ -363,7 +358,7 @@ def test_a_queue_of_other_settings_does_not_stop_the_page(viewer, queue, setting
     queues = {**settings.FDBQUEUE["QUEUES"], "tickets": {"kind": "fifo"}}
     settings.FDBQUEUE = {**settings.FDBQUEUE, "QUEUES": queues}
     response = viewer.get(WORKERS)
-    assert [row[1] for row in leases(response)] == ["mail"]
+    assert [row[3] for row in leases(response)] == ["mail"]
     assert "1 of 2 leases" in text(response)
     assert viewer.get(FIND, {"id": "x"}).status_code == 404
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import html
 import re
 import shlex
@@ -10,15 +9,14 @@ import shlex
 import pytest
 from django.core.management import call_command
 
-from fdbqueue.columns import concerns
-from fdbqueue.columns.queue_rows import QueueRow
+from fdbqueue.columns.queue_rows import Cause, QueueRow
 from fdbqueue.pages import queues_page
-from fdbqueue.service import Counts, Ends, FifoQueue, Minute, Pause, run
+from fdbqueue.service import Counts, Ends, FifoQueue, run
 from tests.injection import time_ahead
 from tests.pages.addresses import LIST, following, items, of, text
 from tests.pages.test_queues import names
 
-NOW = datetime.datetime.now(datetime.timezone.utc)
+HOUR = 3_600
 PART = {"HX-Request": "true"}
 
 
@@ -47,12 +45,6 @@ def block(queue, end="min"):
 def row(**known):
     """Return what is known of a queue, the rest being empty."""
     return QueueRow(None, **known)
-
-
-def minutes(pushes, pops=()):
-    """Return the last minutes with so many pushes and pops."""
-    pops = pops or (0,) * len(pushes)
-    return [Minute(NOW, pushed, popped) for pushed, popped in zip(pushes, pops, strict=True)]
 
 
 def test_nothing_is_said_of_queues_that_are_well(viewer, queue):
@@ -150,57 +142,13 @@ def tiles(response):
     )
 
 
-def test_an_item_that_waits_too_long_is_a_concern():
-    """An hour is the limit; a queue without a known age has none."""
-    limit = datetime.timedelta(seconds=concerns.OLDEST_SECONDS)
-    begin = datetime.datetime.now(datetime.timezone.utc) - limit
-    assert concerns.waits_too_long(begin - datetime.timedelta(seconds=5))
-    assert not concerns.waits_too_long(begin + datetime.timedelta(minutes=5))
-    assert not concerns.waits_too_long(None)
-
-
-@pytest.mark.parametrize(
-    ("known", "is_unattended"),
-    [
-        ({"minutes": minutes([3, 0, 0, 0, 0])}, True),
-        ({"minutes": minutes([0, 0, 0, 0, 3])}, False),  # a worker may be on its way
-        ({"minutes": minutes([3, 0, 0, 0, 0], [0, 0, 1, 0, 0])}, False),
-        ({"minutes": minutes([9, 0, 0, 0, 0, 0])}, False),  # before the last five
-        ({"minutes": minutes([3, 3, 3, 3, 3]), "counts": Counts(9, 1, 0, 0)}, False),
-        ({"minutes": minutes([3, 3, 3, 3, 3]), "counts": Counts(0, 0, 9, 0)}, False),
-        ({"minutes": minutes([3, 3, 3, 3, 3]), "pause": Pause(NOW, "")}, False),
-        ({"minutes": []}, False),
-    ],
-)
-def test_pushes_that_nothing_takes_are_a_concern(known, is_unattended):
-    """Of a queue with ready items that is not paused, and of which no worker holds any."""
-    assert concerns.is_unattended(row(**{"counts": Counts(9, 0, 0, 0), **known})) is is_unattended
-
-
-@pytest.mark.parametrize(
-    ("known", "is_growing"),
-    [
-        ({"counts": Counts(9, 1, 0, 0)}, True),
-        ({"counts": Counts(9, 9, 0, 0)}, False),  # a worker for each
-        ({"counts": Counts(9, 0, 0, 0)}, False),  # nothing takes any: another concern
-        ({"counts": Counts(9, 1, 0, 0), "minutes": minutes([3] * 5, [0, 0, 0, 1, 0])}, False),
-        ({"counts": Counts(9, 1, 0, 0), "minutes": minutes([0, 0, 0, 0, 3])}, False),
-        ({"counts": Counts(9, 1, 0, 0), "pause": Pause(NOW, "")}, False),
-        ({"counts": Counts(9, 2, 0, 0), "held": "max_leased"}, False),
-    ],
-)
-def test_a_backlog_beside_a_lease_is_a_concern(known, is_growing):
-    """If items come and none leaves, though more wait than are leased."""
-    assert concerns.is_growing(row(**{"minutes": minutes([3] * 5), **known})) is is_growing
-
-
 @pytest.mark.parametrize("order", ["name", "-trouble"])
 def test_items_without_push_times_wait_too_long(viewer, queue, order):
-    """More are ready than came in the last hour; the page says why it has no age."""
-    with time_ahead(-2 * concerns.OLDEST_SECONDS):
+    """More are ready than came in ten minutes; the page says why it has no age."""
+    with time_ahead(-HOUR):
         queue("raw").push_many([b"a", b"b"])
     queue("pairs").push(("new", 1))
-    assert strip(viewer.get(f"{LIST}?sort={order}")) == {"overdue": [("raw", "")]}
+    assert strip(viewer.get(f"{LIST}?sort={order}")) == {"untaken": [("raw", "")]}
     tile = '<dt>Oldest</dt><dd><abbr title="the codec stores no push time">'
     assert tile in text(viewer.get(of("raw")))
     queue("raw").pop_many(2)
@@ -211,9 +159,7 @@ def test_items_without_push_times_wait_too_long(viewer, queue, order):
 def test_the_worst_concern_counts_most():
     """One blocked queue is before one with everything else."""
     blocked = row(ends=Ends(is_empty=False, undecodable=("max",), undecodable_ids=("x",)))
-    others = row(
-        counts=Counts(5, 0, 0, 5), minutes=minutes([1] * 5), oldest=NOW - datetime.timedelta(days=2)
-    )
+    others = row(counts=Counts(5, 0, 0, 5), causes={"lost": Cause(), "slow": Cause()})
     assert queues_page.trouble(blocked) > queues_page.trouble(others) > 0
     assert queues_page.trouble(row()) is None
 
@@ -278,16 +224,18 @@ def test_a_refresh_brings_what_blocks_a_queue_and_takes_it(viewer, queue):
     assert "fdbqueue-blocked" not in text(viewer.get(of("mail"), headers=PART))
 
 
-def test_an_old_item_is_seen_on_its_page(viewer, queue, monkeypatch):
-    """The tile of the oldest stands out, and so does that of the dead."""
-    queue("mail").push_many(range(2))
-    assert 'fdbqueue-tile" id="tile-oldest"' in text(viewer.get(of("mail")))
-    queue("mail").bury(queue("mail").peek().id)
-    monkeypatch.setattr(concerns, "OLDEST_SECONDS", -1)
+def test_an_old_item_is_seen_on_its_page(viewer, queue):
+    """The tile of the oldest stands out, and so does that of the dead; and what to do is said."""
+    with time_ahead(-HOUR):
+        queue("mail").push_many(range(2))
+        assert 'fdbqueue-tile" id="tile-oldest"' in text(viewer.get(of("mail")))
+        queue("mail").bury(queue("mail").peek().id)
     markup = text(viewer.get(of("mail")))
+    assert "Nothing takes items" in markup
+    assert "python manage.py queue_work mail --handler PATH --follow</code>" in markup
     assert 'fdbqueue-tile fdbqueue-warning" id="tile-oldest"' in markup
     assert 'fdbqueue-tile fdbqueue-bad" id="tile-dead"' in markup
-    assert list(strip(viewer.get(LIST))) == ["dead", "overdue"]
+    assert list(strip(viewer.get(LIST))) == ["untaken", "dead"]
     assert items(viewer.get(of("mail")))
 
 

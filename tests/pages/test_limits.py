@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from fdbqueue.columns import concerns
 from tests.injection import time_ahead
 from tests.pages.addresses import LIST
 from tests.pages.test_attention import strip
@@ -14,7 +13,7 @@ QUEUES = {
     "reports": {"kind": "priority", "max_leased": 2},
     "mail": {"kind": "fifo"},
 }
-SIX_MINUTES = 360
+HALF_AN_HOUR = 1_800
 
 
 @pytest.fixture
@@ -26,41 +25,35 @@ def fdbqueue_queues():
 @pytest.mark.parametrize("order", ["name", "-trouble"])
 def test_a_rate_that_holds_a_queue_is_said(viewer, queue, order):
     """Not that nothing takes items, in whatever order the list is."""
-    with time_ahead(-SIX_MINUTES):
+    with time_ahead(-HALF_AN_HOUR):
         queue("sms").push_many(range(3))
         queue("sms").pop()
-    with time_ahead(-SIX_MINUTES / 2):
-        queue("sms").push("later")
         queue("mail").push("alone")
     found = strip(viewer.get(f"{LIST}?sort={order}"))
-    assert [name for name, _rate in found.pop("unattended")] == ["mail"]
-    assert found == {"held": [("sms", "1/d, 6 min")]}
+    assert found == {"untaken": [("mail", "30 min")], "limit": [("sms", "1/d, 30 min")]}
 
 
 def test_a_rate_that_has_a_token_holds_nothing(viewer, queue):
     """Then its workers are missing."""
-    with time_ahead(-SIX_MINUTES / 2):
+    with time_ahead(-HALF_AN_HOUR):
         queue("sms").push("news")
-    assert list(strip(viewer.get(LIST))) == ["unattended"]
+    assert list(strip(viewer.get(LIST))) == ["untaken"]
 
 
-def test_leases_that_hold_a_queue_are_said(viewer, queue, monkeypatch):
+def test_leases_that_hold_a_queue_are_said(viewer, queue):
     """As many as may be leased, of how many; with one less, the oldest has waited too long."""
     reports = queue("reports")
-    reports.push_many((n, n) for n in range(4))
-    leased = reports.lease_many(4)
-    monkeypatch.setattr(concerns, "OLDEST_SECONDS", -1)
-    ((name, figure),) = strip(viewer.get(LIST))["held"]
-    assert name == "reports"
-    assert figure.startswith("2 of 2 leased, ")
-    assert "overdue" not in strip(viewer.get(LIST))
+    with time_ahead(-HALF_AN_HOUR):
+        reports.push_many((n, n) for n in range(4))
+        leased = reports.lease_many(4, seconds=2 * HALF_AN_HOUR)
+    assert strip(viewer.get(LIST)) == {"limit": [("reports", "2 of 2 leased, 30 min")]}
     reports.ack(leased[0])
-    assert list(strip(viewer.get(LIST))) == ["overdue"]
+    assert list(strip(viewer.get(LIST))) == ["slow"]
 
 
 def test_a_paused_queue_is_not_held(viewer, queue):
     """It waits for its readers, not for its limit."""
-    with time_ahead(-SIX_MINUTES / 2):
+    with time_ahead(-HALF_AN_HOUR):
         queue("sms").push_many(range(2))
         queue("sms").pop()
         queue("sms").pause()

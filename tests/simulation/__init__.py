@@ -33,8 +33,12 @@ How a run goes, and which module has it:
    of its outcome is true. At the end: no thread, watch or row is left, takes by the names and the
    pattern find all that is ready, and each value is once gone, dead, or there.
    ``model`` has a plain queue beside each: an item moves for a reason alone, and looks, searches,
-   pauses, limits and the history show what follows from it. ``surface`` lists the verbs and options
-   that clients use, and why not others.
+   pauses, limits and the history show what follows from it. A client who is *alone* (one client,
+   no fault: a quarter of the plans) finds just what there is, in as many transactions and reads as
+   a table says, without a conflict, and after its wait; what its own objects show is compared, too.
+   Nobody waits past a moment at which something is due, also within a jump of the clock. ``wrong``
+   makes calls that must be refused, and looks at values that another wrote. ``surface`` lists the
+   verbs and options that clients use, and why not others.
 7. ``tasks`` has clients enqueue tasks, groups and chains, abort them, and be workers: the package's
    own, with threads of their own. A task is enqueued once, runs as often as it must, and its end is
    noted once; each record agrees with what became of its item, and each result with the record;

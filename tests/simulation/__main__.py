@@ -10,11 +10,13 @@ import sys
 import time
 
 import django
+from coverage import Coverage
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.project_settings")
 django.setup()
 
 from tests.simulation.runner import History, free_runner, run_line, run_seed, shrink  # noqa: E402  # after Django
+from tests.simulation.world import program  # noqa: E402  # after Django
 
 
 def main() -> int:
@@ -22,6 +24,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, help="run this seed again")
     parser.add_argument("--line", help="run this history again")
+    parser.add_argument("--only", help="run these seeds, with commas between them")
     parser.add_argument("--seeds", type=int, default=300, help="how many new seeds to run")
     parser.add_argument("--first", type=int, help="the first of them")
     parser.add_argument(
@@ -41,15 +44,24 @@ def main() -> int:
         _tell(history, is_whole=given.whole or given.line is not None)
         return int(history.found is not None)
     first = secrets.randbelow(10**9) if given.first is None else given.first
-    print(f"seeds {first} to {first + given.seeds - 1}", flush=True)
+    seeds = range(first, first + given.seeds)
+    if given.only:
+        seeds = [*map(int, given.only.split(","))]
+    print(f"seeds {seeds[0]} to {seeds[-1]}", flush=True)
+    measured = Coverage.current()
+    for name in ("p0", "p1", "p2", "doctor") if measured is not None else ():
+        program(name)  # which is of no seed
     clock = time.monotonic if given.free else time.process_time
     began, steps, found, number = clock(), 0, 0, 0
-    for number in range(1, given.seeds + 1):
-        history = run_one(first + number - 1)
+    for seed in seeds:
+        number += 1
+        if measured is not None:
+            measured.switch_context(str(seed))
+        history = run_one(seed)
         steps += history.steps
         if history.found is not None:
             found += 1
-            print(f"\nmake simulate SEED={first + number - 1}: {history.found}", flush=True)
+            print(f"\nmake simulate SEED={seed}: {history.found}", flush=True)
             _tell(history, is_whole=given.whole or given.free)
             if given.until_found:
                 break

@@ -32,25 +32,26 @@ _ALLOWED = {
 #: Operations that say by themselves to which values they do something.
 _ON_VALUES = ("ack", "nack", "requeue", "extend", "ack_many", "nack_many", "extend_many")
 _ON_VALUES += ("push", "push_many", "push_batch", "together", "worker", "family_worker", "leased")
+#: Errors that say of which queue they are; those of items say of which item, too.
+_OF_QUEUES = ("LeaseLost", "IdempotencyKeyReused")
 _ALLOWED["TaskResultDoesNotExist"] = ("abort", "abort_group", "result")
 _ALLOWED["WaitTimedOut"] = ("result",)
 #: How many transactions and reads operations make at most if they are alone, some that wait too.
-_MOST = {
-    **dict.fromkeys(
-        "pause resume pause_family resume_family sweep clear push_many".split(), (1, 5)
-    ),
-    **dict.fromkeys("ack nack requeue extend push_batch".split(), (1, 7)),
-    **dict.fromkeys("push nack_many ack_many pop_min pop_max".split(), (1, 15)),
-    **dict.fromkeys("lease_min lease_max pop lease lease_ack together".split(), (1, 20)),
-    "extend_many": (1, 30),
-    **dict.fromkeys("family_pop family_lease".split(), (1, 30)),
-    **dict.fromkeys("remove bury push_shared".split(), (2, 16)),
-    **dict.fromkeys("look redrive clear_state remove_many enqueue abort move".split(), (4, 24)),
-    **dict.fromkeys("enqueue_many abort_group".split(), (4, 50)),
-    "wait_for_items": (1, 10),
-    "result": (2, 3),
-    "group": (1, 14),
-    "recount": (11, 50),
+_MOST: dict[str, tuple[int, int]] = {
+    verb: most
+    for most, verbs in {
+        (1, 5): "pause resume pause_family resume_family sweep clear push_many",
+        (1, 7): "ack nack requeue extend push_batch",
+        (1, 15): "push nack_many ack_many pop_min pop_max wait_for_items group",
+        (1, 20): "lease_min lease_max pop lease lease_ack together",
+        (1, 30): "family_pop family_lease extend_many",
+        (2, 16): "remove bury push_shared result",
+        (4, 24): "look redrive clear_state remove_many enqueue abort move",
+        (4, 50): "enqueue_many abort_group",
+        (4, 90): "give_back run_now",
+        (11, 50): "recount",
+    }.items()
+    for verb in verbs.split()
 }
 _MOST_OF_WAITS = 17, 250
 #: And for how long, besides their wait.
@@ -289,6 +290,11 @@ class Client:
             return True
         if self.op is None or self.op["do"] not in _ALLOWED.get(kind, ()):
             simulated.running.fail(f"{self.op} raised {error!r}")
+        said = (
+            {"queue", "id"} if kind.startswith("Item") else {"queue"} if kind in _OF_QUEUES else ()
+        )
+        if not {*said} <= getattr(error, "context", {}).keys():
+            simulated.running.fail(f"{self.op} raised {error!r}, which does not say {said}")
         return bool(getattr(error, "outcome_known", True))
 
     def _once(self, op: dict[str, Any]) -> dict[str, Any]:
@@ -318,7 +324,7 @@ class Client:
         elif op["do"] == "push_batch":
             push = self.process.program["service.items"].Push
             pushes = [push(one, delay=delay, **priority) for one in values]
-            self.call(queue.push_batch, pushes, **options)
+            self._answers(self.call(queue.push_batch, pushes, **options), now)
         else:
             if "unique" in op:
                 options |= {"unique": op["unique"], "unique_while": op["while"]}
@@ -333,6 +339,7 @@ class Client:
                 (item,) = self.call(prepared, None, undo=undo)
             else:
                 item = self.call(queue.push, values[0], delay=delay, **options, **self._once(op))
+            self._answers([item], now)
             if item.existing:
                 ledger.see(item.value, "a push that found its key")
                 ledger.refused[values[0]] = None
@@ -341,6 +348,11 @@ class Client:
         return [*values]
 
     _push_many = _push_batch = _push
+
+    def _answers(self, items: Iterable[Any], began_us: int) -> None:
+        """Compare items that a call has returned with what the model says they were."""
+        for item in items if self.world.model is not None else ():
+            self.world.model.answer(item, began_us)
 
     def _with_priority(self, op: dict[str, Any], queue: Any) -> dict[str, Any]:
         """Return an operation with a priority as the queue has them."""
@@ -455,8 +467,7 @@ class Client:
     def _note_taken(self, items: Iterable[Any], op: dict[str, Any], began_us: int) -> None:
         for item in items:
             self.ledger.see(item.value, op["do"])
-            if self.world.model is not None:
-                self.world.model.answer(item, began_us)
+        self._answers(items, began_us)
 
     def _lease_ack(self, op: dict[str, Any]) -> Any:
         done = [one for one in self.held if one.queue == op["queue"]][:2]
@@ -669,13 +680,21 @@ class Client:
         for item in shown if isinstance(shown, list) else ():
             if item is not None:
                 self.ledger.see(number_of(item), "a look")
-                if self.world.model is not None and not op.get("how", "peek").startswith("peek"):
-                    self.world.model.answer(item, began)
+                if not op.get("how", "peek").startswith("peek"):
+                    self._answers([item], began)
         return _values(filter(None, shown)) if isinstance(shown, list) else shown
 
     def _redrive(self, op: dict[str, Any]) -> Any:
         limits = {key: op[key] for key in ("limit", "reason") if key in op}
         return self._counted(op, self.call(self._queue(op).redrive, **limits), "dead")
+
+    def _give_back(self, op: dict[str, Any]) -> Any:
+        how = {key: op[key] for key in ("worker", "spend", "limit") if key in op}
+        return self._counted(op, self.call(self._queue(op).give_back, **how), "leased")
+
+    def _run_now(self, op: dict[str, Any]) -> Any:
+        limits = {key: op[key] for key in ("limit",) if key in op}
+        return self._counted(op, self.call(self._queue(op).run_now, **limits), "delayed")
 
     def _pause_family(self, op: dict[str, Any]) -> Any:
         for family in self.process.catalog.families():

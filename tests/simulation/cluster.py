@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import types
 import weakref
 from bisect import bisect_left, insort
 from collections import deque
@@ -407,7 +406,6 @@ class Database:
         self._posted: list[Callable[[], None]] = []
         self._network: Any = None
         self.turn = self
-        self.own = types.SimpleNamespace(request=None)  # no signal handler runs here
         self.reservations = cluster.reservations
         self.has_reservations = self.commits_one_at_a_time = cluster.has_reservations
 
@@ -481,10 +479,10 @@ class Database:
             self.cluster.apply(request)
             request.end(request.error)
             return
-        if request.is_abandoned:
+        if hasattr(request, "was_sent"):
             request.end(FDBError(1021))
         elif not request.done:
-            request.is_abandoned = True
+            request.was_sent = True
             self.cluster.send(request, lambda: schedule.wake(me))
             me.is_at_engine = True
             while not request.done:

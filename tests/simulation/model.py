@@ -34,7 +34,7 @@ AWAY = "away"
 #: Where it is once it is removed for good.
 GONE = "gone"
 _HIDDEN = (LEASED, DELAYED, DEAD)
-_EXPIRED = "its lease expired"
+_EXPIRED, _GIVEN_BACK = "its lease expired", "it was given back"
 _KEPT = 3
 _ENDS = {"ack": GONE, "requeue": READY}
 _PUSHES = ("push", "push_many", "push_batch")
@@ -265,7 +265,7 @@ class QueueModel:
         key = self._keys.key(place)
         if table != READY:
             key = self._tables.hidden_keys(self._states[table], place)[1]
-        return self._store.codec.decode(state.values[key]).value
+        return self._store.codec.decode(whole(state, self._tables, place, key)).value
 
     def _arrivals(self, value: Any, table: str) -> Iterator[Thing]:
         """Yield what a new item may be: pushed, or moved from another queue."""
@@ -327,6 +327,7 @@ class QueueModel:
             yield from self._if(
                 table, self._given_up(one, op.get("reason", "given up"), span, **how)
             )
+        yield from self._by_hand(op, one, table, span)
         if op["do"] == "bury" and one.table == READY:
             yield from self._if(table, one.put(DEAD, until=span, reason=op.get("reason", "buried")))
         is_meant = "reason" not in op or _group(op["reason"]) == _group(one.reason)
@@ -335,6 +336,16 @@ class QueueModel:
         is_cleared = op["do"] == "clear_state" and op["state"] == one.table
         if op["do"] in ("remove", "remove_many", "clear") or is_cleared:
             yield from self._if(table, one.put(GONE))
+
+    def _by_hand(self, op: dict[str, Any], one: Thing, table: str, at: Span) -> Iterator[Thing]:
+        """Yield what who has no token may make of an item before its time."""
+        is_theirs = "worker" not in op or op["worker"] == one.worker
+        if op["do"] == "give_back" and one.table == LEASED and is_theirs:
+            spent = op.get("spend", True)
+            back = self._given_up(one, _GIVEN_BACK, at) if spent else one.put(READY)
+            yield from self._if(table, back)
+        if op["do"] == "run_now" and one.table == DELAYED:
+            yield from self._if(table, one.put(READY))
 
     def _if(self, table: str, new: Thing) -> Iterator[Thing]:
         """Yield a thing if it is in a table; what is gone is nowhere, as what is away."""
@@ -526,6 +537,12 @@ class QueueModel:
             # of shards, the first of each
             if not any(one.low <= _us(oldest) <= one.high for one in spans):
                 raise Found(f"{queue.name}: the oldest is {oldest}, not {first}")
+
+
+def whole(state: State, tables: Any, place: bytes, key: bytes) -> bytes:
+    """Return what a key begins to hold of the value of an item, with its later chunks."""
+    chunks = state.between(*tables.chunks(place))
+    return b"".join([state.values[key], *(state.values[one] for one in chunks)])
 
 
 def _check_search(

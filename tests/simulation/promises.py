@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.cluster import KeyValue, State
+from tests.simulation.model import whole
 from tests.simulation.schedule import Found
 from tests.simulation.workload import PATTERN
 
@@ -135,7 +136,9 @@ class Promises:
                 owner = after.values.get(self._tables.unique(tag)) if tag else place
                 if owner not in (None, place):
                     self._keyless.add(place)
-                tried = self._store.codec.decode(after.values[key]).attempts
+                data = whole(after, self._tables, place, key)
+                tried = self._store.codec.decode(data).attempts
+                tried = tried or self._tables.attempts(place) in after.values  # of long values
                 is_free = place in self._keyless or (tried and tag[:1] != self._until_done)
                 if owner is None and not is_free:
                     raise Found(f"{self.name}: {key!r} has lost its unique key")

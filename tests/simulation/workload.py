@@ -95,6 +95,8 @@ def _options(dice: random.Random, priorities: str) -> dict[str, Any]:
         options["shards"] = 2
     if dice.random() < 0.15:
         options["order"] = "commit"
+    if dice.random() < 0.15:
+        options["padded"] = True
     if dice.random() < 0.3:
         options["handoff_timeout_seconds"] = 1
     return options
@@ -160,6 +162,8 @@ _VERBS = {
     "remove": "1 which",
     "bury": "1 which reason?",
     "redrive": "2 limit? reason?",
+    "give_back": "2 worker? spend? limit?",
+    "run_now": "1 limit?",
     "recount": "1",
     "sweep": "1",
     "move": "2 to count=many streamed?",
@@ -207,6 +211,7 @@ _VALUES: dict[str, tuple[Any, ...]] = {
     "options": tuple({"max_leased": most, "rate": None} for most in (None, 1, 3)),
     "once": (True,),
     "retry": (False,),
+    "spend": (False,),
     "worker": ("ada", "bob"),
     "reason": ("given up", "no", "why\nand more"),
     "limit": (1, 2),
@@ -231,7 +236,7 @@ _VALUES: dict[str, tuple[Any, ...]] = {
 }
 #: How often arguments are there that may be left out.
 _RATES = {"delay": 0.6, "wait": 0.6, "unique": 0.2, "once": 0.2, "retry": 0.2}
-_RATES |= {"worker": 0.5, "reason": 0.5, "limit": 0.5, "through": 0.5}
+_RATES |= {"worker": 0.5, "spend": 0.5, "reason": 0.5, "limit": 0.5, "through": 0.5}
 _RATES |= {"streamed": 0.5, "exactly": 0.3, "prepared": 0.2, "ends": 0.7, "take": 0.7}
 _RATES |= {"key": 0.4, "notes": 0.4, "later": 0.2, "within": 0.2, "of_group": 0.5}
 _RATES |= {"more": 0.3, "then": 0.6, "chain": 0.4, "prefetch": 0.6}
@@ -267,12 +272,12 @@ _CROWDS: dict[str, dict[str, Any]] = {
     },
     "leases": {
         "verbs": "3 push 3 lease 3 extend",
-        "some": "lease extend extend_many lease_ack think requeue look",
+        "some": "lease extend extend_many lease_ack think requeue give_back look",
         "values": {"seconds": [0.2, 1, 5], "think": [0.3, 2]},
         "rates": {"unique": 0},
     },
     "delays": {
-        "verbs": "5 push 2 push_many 4 TAKE 2 nack 2 think 1 look",
+        "verbs": "5 push 2 push_many 4 TAKE 2 nack 2 think 1 look 1 run_now",
         "values": {"delay": [0.1, 1, 5], "think": [0.3, 2], "wait": [1, 7]},
         "rates": {"delay": 0.9, "wait": 0.8, "unique": 0},
     },

@@ -28,6 +28,7 @@ _DRAIN_SECONDS = 150
 #: The tables in which no row is left when no item is: what is due, levels, ages, attempts,
 #: leased and delayed items, chunks, handoffs and unique keys.
 _EMPTY_TABLES = {bytes((byte,)) for byte in b"\x04\x06\x08\x09\x0a\x0b\x0d\x10\x13"}
+_CHUNKS = b"\x0d"
 _FREE = {"max_leased": None, "rate": None}
 _LIMITS = ("max_leased", "rate", "burst")
 _REMOVALS = {"clear", "clear_state", "remove", "remove_many", "abort_group"}
@@ -37,6 +38,8 @@ _JUMP_US = 1_500_000
 _DUES = 4
 #: How many wrong calls each look makes at a queue.
 _WRONG_CALLS = 3
+#: How many bytes are before each third value of a queue with long ones.
+_PADDING = 150_000
 #: For so long an interrupt may have kept a waiter from being woken, as is documented.
 _DISTURBED_US = 7_000_000
 #: A wait makes so many transactions a second at most, beside some at its beginning.
@@ -117,6 +120,18 @@ def _limits_key(pattern: str, _: str = "") -> bytes:
     return b"limits of " + pattern.encode()
 
 
+def _padded(owner: Program) -> Any:
+    """Return a codec of numbers that writes some of them as texts of more than one chunk."""
+    made = owner["service.codecs"].JsonCodec()
+    written = made._written
+
+    def padded(value: Any, level: int) -> list[str]:
+        return [" " * _PADDING * (type(value) is int and value % 3 == 0), *written(value, level)]
+
+    made._written = padded
+    return made
+
+
 def open_catalog(
     owner: Program,
     database: Database,
@@ -134,6 +149,8 @@ def open_catalog(
             own["limits_at"] = functools.partial(_limits_key, name)
         if not own.get("rate"):
             own.pop("burst", None)
+        if own.pop("padded", False):
+            own |= {"codec": _padded(owner), "max_value_bytes": 1_000_000}
         specs.append(service.QueueSpec(name, **own))
     if "tasks" not in plan:
         return service.Catalog(database, prefix, specs)
@@ -276,8 +293,11 @@ class World:
         self._checked = self.cluster.commits
         for promises in self._promises:
             promises.check_counts()
+            queue = self._catalog({}).queue(promises.name)
             for _ in range(_WRONG_CALLS):
-                wrong.check(self._catalog({}).queue(promises.name), self._dice)
+                wrong.check(queue, self._dice)
+            if ready := self.cluster.state.between(*queue.parts.store.keys.bounds):
+                wrong.check_corrupt(queue, self._dice, ready)
         self._check_names()
         if self.model is not None:
             self.model.look()
@@ -319,10 +339,8 @@ class World:
                 for moment in moments:
                     schedule.now_us = max(now, moment + _JUMP_US)
                     if moment + _JUMP_US < when and (found := self._takeable(queue, leases)):
-                        seconds = (schedule.now_us - now) / 1e6
-                        raise Found(
-                            f"{client.name} sleeps though {name} has {found[0].value}, or in {seconds} s"
-                        )
+                        later = f"{found[0].value} in {(schedule.now_us - now) / 1e6} s"
+                        raise Found(f"{client.name} sleeps though {name} has {later}")
                     schedule.now_us = now
         self.cluster._read = read
 
@@ -414,7 +432,8 @@ class World:
         if counts.ready or counts.leased or counts.delayed:
             raise Found(f"{queue.name} has {counts} at the end")
         keys = [key[len(tables.bounds[0]) :] for key in self.cluster.state.between(*tables.bounds)]
-        left = [key for key in keys if key[:1] in _EMPTY_TABLES]
+        empty = _EMPTY_TABLES - ({_CHUNKS} if counts.dead else set())
+        left = [key for key in keys if key[:1] in empty]
         if left:
             raise Found(f"{queue.name} has rows at the end: {left[:3]}")
 

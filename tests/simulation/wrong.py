@@ -55,6 +55,7 @@ _VERBS: dict[str, tuple[dict[str, Any], str]] = {
     "history": ({"minutes": 1}, "minutes"),
     "by_priority": ({}, "limit"),
 }
+_GARBAGE = b"\xff\x00"
 _ERRORS = ("InvalidInput", "InvalidValue", "InvalidPriority", "ValueTooLarge")
 #: What errors call an argument.
 _SAID = {"item_id": "id", "after": "id", "limit": "count"}
@@ -88,16 +89,43 @@ def check(queue: Any, dice: Any) -> None:
         raise Found(f"{verb} with {argument} {value!r:.40} says {said}")
 
 
-def _refused(queue: Any, call: Callable[..., Any], options: dict[str, Any]) -> Any:
-    """Return the error of a call in a transaction that is not committed."""
-    tr = queue.database.create_transaction()
+def _refused(
+    queue: Any, call: Callable[..., Any], options: dict[str, Any], within: Any = None
+) -> Any:
+    """Return the error of a call in a transaction that is not committed, its own or a given one."""
+    tr = within or queue.database.create_transaction()
     try:
         call(**options, tr=tr)
     except Exception as error:  # noqa: BLE001  # it is looked at
         return error
     finally:
-        tr.cancel()
+        if within is None:
+            tr.cancel()
     return None
+
+
+def check_corrupt(queue: Any, dice: Any, ready: list[bytes]) -> None:
+    """Look at an item whose value another program has written, and take it out by its id."""
+    key, keys = dice.choice(ready), queue.parts.store.keys
+    item_id, tr = keys.id_of(keys.place_of(key)), queue.database.create_transaction()
+    tr[key] = _GARBAGE
+    try:
+        shown = [one for one in queue.page(limit=100, tr=tr).items if one.id == item_id]
+        for item in (queue.get(item_id, tr=tr), *shown):
+            if getattr(item.value, "raw", b"")[: len(_GARBAGE)] != _GARBAGE:
+                raise Found(f"{item} is shown, which is corrupt")
+        error = _refused(queue, queue.peek_many, {"count": 10_000}, tr)
+        if type(error).__name__ != "CorruptItem" or error.context["id"] != item_id:
+            raise Found(f"{item_id} is corrupt, and a peek ended with {error!r}")
+        queue.bury(item_id, reason="corrupt", tr=tr)
+        item = queue.get(item_id, tr=tr)
+        if (item.state, item.reason) != ("dead", "corrupt"):
+            raise Found(f"{item} was buried")
+        queue.remove(item_id, tr=tr)
+        if queue.has_item(item_id, tr=tr):
+            raise Found(f"{item} was removed")
+    finally:
+        tr.cancel()
 
 
 #: What a task's options may not be, and what they may be.

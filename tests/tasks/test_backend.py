@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import datetime
 import io
@@ -16,6 +17,7 @@ from django.core import checks
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import transaction
+from django.template import Context, Template
 from django.test import override_settings
 
 import fdbqueue
@@ -30,7 +32,7 @@ from fdbqueue.tasks.records import Records, encoded, pending
 from fdbqueue.tasks.worker import TaskWorker
 from tests.cases import cases
 from tests.engines.interrupts import Preemption
-from tests.tasks import jobs
+from tests.tasks import jobs, letters
 
 #: Zero, negative, below the grace, no numbers, over a week.
 WRONG_TIMEOUTS = [0, -1, 4.9, float("nan"), float("inf"), "60", True, 604_801]
@@ -499,3 +501,19 @@ def test_without_the_backport():
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stderr.splitlines()[-1].startswith("ImportError: This version of Django has no")
+
+
+def test_who_calls_a_task_is_told_what_to_write(backend):
+    """As a function, or as tasks of Celery are; other names are missing as ever."""
+    told = r"Write send\.enqueue\(\.\.\.\) to let a worker run the task, or send\.call"
+    with pytest.raises(TypeError, match=told):
+        letters.send("ada")
+    for name in ("delay", "apply_async"):
+        assert not hasattr(letters.send, name)
+        with pytest.raises(AttributeError, match=told):
+            getattr(letters.send, name)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        letters.send.nothing  # noqa: B018  # it is what raises
+    shown = Template("{{ task }}").render(Context({"task": letters.send}))
+    assert "FdbQueueTask" in shown  # it was not called
+    assert copy.copy(letters.send) == letters.send

@@ -14,6 +14,7 @@ from tests.concurrency.conftest import clock
 from tests.engines.children import wait_until
 from tests.tasks import timed_jobs
 from tests.tasks.stored import FAILED, READY, RUNNING, SUCCESSFUL
+from tests.tasks.striking import limits_survive_strikes
 from tests.tasks.test_worker_command import is_alive, start, status
 
 __all__ = ["clock", "start"]
@@ -224,6 +225,16 @@ def test_whatever_a_task_hangs_in(start, backend, tmp_path, name, threads):
     assert all(len(begun(tmp_path, f"ended-{number}")) == 1 for number in range(4))
     assert REPLACED in worker.said
     assert end(worker, signal.SIGTERM) == 0
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_tasks_that_hang_in_all_ways_while_processes_are_killed(
+    configure, start, tmp_path, threads
+):
+    """Each ends as TaskTimeout once and in time, others once; ``make soak`` has three hundred."""
+    limits_survive_strikes(
+        configure, start, tmp_path, threads=threads, hangs=7, kills=3, seed=threads
+    )
 
 
 def test_a_worker_that_is_told_to_stop_while_a_task_hangs(start, backend, tmp_path):

@@ -274,14 +274,14 @@ def test_the_done_tasks_of_a_limited_queue(viewer, part, work):
     assert "two_a_customer" in text(here).partition('id="items-caption"')[2]
 
 
-def test_a_key_that_its_limit_holds(viewer, part, backend, monkeypatch):
+def test_a_key_that_its_limit_holds(viewer, part, backend):
     """The list says how many run; the limit itself is not the queue's, but stored."""
-    limited_jobs.two_a_customer.enqueue("Tonga & co", 2)
-    limited_jobs.two_a_customer.enqueue("Tonga & co", 3)
+    with time_ahead(-1_800):
+        limited_jobs.two_a_customer.enqueue("Tonga & co", 2)
+        limited_jobs.two_a_customer.enqueue("Tonga & co", 3)
     part.lease_many(2, seconds=60)
-    monkeypatch.setattr("fdbqueue.columns.concerns.OLDEST_SECONDS", -1)
     for path in (LIST, f"{LIST}?name=limited.tasks-default.*"):
-        found = shown(viewer.get(path)).partition("Held by its limit")[2]
+        found = shown(viewer.get(path)).partition("At its limit")[2]
         assert re.search(r"2 leased, \d", found[:300]), path
 
 

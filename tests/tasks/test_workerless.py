@@ -10,7 +10,7 @@ import pytest
 from django.test import RequestFactory
 
 from fdbqueue import conf
-from fdbqueue.columns import queue_rows
+from fdbqueue.columns import movement
 from fdbqueue.health.views import QueuesView
 from fdbqueue.service.tools import presence
 from fdbqueue.tasks.worker import TaskWorker
@@ -59,12 +59,13 @@ def waits(backend, soon):
 @pytest.fixture
 def soon(monkeypatch):
     """No worker needs any time to take a task."""
-    monkeypatch.setattr(queue_rows, "WORKERLESS_SECONDS", 0)
+    monkeypatch.setattr(movement, "WORKERLESS_SECONDS", 0)
 
 
 def said(viewer):
     """Return which queues are said to have no worker."""
-    return [name for name, _waited in strip(viewer.get(LIST)).get("workerless", [])]
+    found = strip(viewer.get(LIST))
+    return [name for one in ("lost", "no_worker") for name, _waited in found.get(one, [])]
 
 
 def rows(*of, **how):
@@ -75,10 +76,9 @@ def rows(*of, **how):
 def test_nobody_runs_the_tasks(viewer, waits):
     """The list says so and since when, and no vaguer reason beside it; so does the command."""
     found = strip(viewer.get(LIST))
-    assert [*found] == ["workerless"]
-    assert found["workerless"][0][0] == QUEUE
-    assert found["workerless"][0][1].endswith(" s")
-    assert [*strip(viewer.get(LIST, {"sort": "-trouble"}))] == ["workerless"]
+    assert [*found] == ["no_worker"]
+    assert found["no_worker"] == [(QUEUE, "1 min")]
+    assert [*strip(viewer.get(LIST, {"sort": "-trouble"}))] == ["no_worker"]
     assert "no worker" in called("queue_list", QUEUE)
     for arguments in ([], ["--rates"]):
         assert json.loads(called("queue_list", QUEUE, "--json", *arguments))["no_worker"] is True
@@ -208,7 +208,7 @@ def checked(settings, **options):
 def test_the_check_of_workers(settings, backend):
     """503 and the queues without, if any is named for which no worker is alive."""
     names = {"with_workers": [QUEUE, "mail"]}
-    well = {"status": "ok", "blocked": {}, "complete": True}
+    well = {"status": "ok", "attention": {}, "blocked": {}, "complete": True}
     assert checked(settings) == (200, well)
     told = {**well, "status": "no worker", "no_worker": [QUEUE, "mail"]}
     assert checked(settings, **names) == (503, told)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import re
 import signal
@@ -16,7 +17,7 @@ from typing import Any
 
 from django.db import connection
 
-from fdbqueue.tasks import task
+from fdbqueue.tasks import TaskTimeout, task
 from fdbqueue.tasks.compat import task_backends
 from tests.engines.children import wait_until
 from tests.tasks import jobs
@@ -218,16 +219,28 @@ def _fork() -> None:
 
 
 def _ignore_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
     threading.Event().wait()
+
+
+def _fork_again_and_again() -> None:
+    while True:
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
 
 
 #: How a task may hang: in the ways that nothing in its own process can end.
 HANGS: dict[str, Callable[[], Any]] = {
     "a lock": _hold_a_lock,
     "a fork": _fork,
+    "forks without end": _fork_again_and_again,
     "C code that holds the interpreter": partial(_CATASTROPHE.match, _TEXT),
+    "C code that holds it for a minute at most": partial(_CATASTROPHE.match, _TEXT[-29:]),
+    "C code that does not hold it": partial(hashlib.pbkdf2_hmac, "sha256", b"", b"", 100_000_000),
     "time.sleep": partial(time.sleep, 3_600),
-    "an event": _ignore_signals,
+    "ignored signals": _ignore_signals,
 }
 
 
@@ -238,6 +251,26 @@ def hang(context: Any, folder: str, name: str) -> int:
     if context.attempt == 1:
         HANGS[name]()
     return int(context.attempt)
+
+
+@task(max_attempts=1_000, backoff=at_once, takes_context=True)
+def hang_until_timeout(context: Any, folder: str, name: str) -> int:
+    """Hang, unless an attempt has ended at the time limit; return how many have."""
+    ends = [one for one in context.task_result.errors if one.exception_class is TaskTimeout]
+    if not ends:
+        _note(folder, "hold" if "holds" in name else "hang")
+        HANGS[name]()
+        raise AssertionError("it has ended by itself, because nobody could end its process")
+    return len(ends)
+
+
+@task(max_attempts=1_000, backoff=at_once, timeout=None, takes_context=True)
+def read_beside(context: Any, number: int, seconds: float) -> int:
+    """Read from the engine for a while."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        task_backends["default"].get_result(context.task_result.id)
+    return number
 
 
 @task(max_attempts=2, backoff=at_once, timeout=None)

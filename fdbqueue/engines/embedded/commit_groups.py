@@ -74,8 +74,6 @@ class CommitRequest:
     refusal: int | None = None
     #: Called once its group is written, by the thread that leads.
     on_written: Callable[[], object] | None = None
-    #: Its thread left by an exception while it waited.
-    is_abandoned = False
     #: What its thread waits by, if another thread leads.
     waiter: queue.SimpleQueue[None] | None = None
 
@@ -303,7 +301,6 @@ class History:
             newest, *row = connection.execute(_NEWEST).fetchone()
             if newest != self.newest:
                 anchor = version_clock.Anchor(*row)
-                # The newest comes last: what a signal cuts short is read again by the next commit.
                 self._ranges, self._since, self._anchor, self.known = {}, newest, anchor, {}
                 self.newest = newest
         version, anchor = version_clock.next_version(self._anchor, newest)
@@ -364,7 +361,7 @@ class History:
         version, anchor, ranges = self._added
         self._ranges[version] = ranges
         self._anchor = anchor
-        self.newest = version  # last, as above
+        self.newest = version
         self._values = self.known if len(self.known) <= _REMEMBERED_VALUES else {}
         self._added = None
 

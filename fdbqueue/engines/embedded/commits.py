@@ -12,18 +12,24 @@ only read waits at its commit, unless the lock file says that the disk has its v
 disk fails, the log is copied into the database, which SQLite syncs; until then this process reads
 and commits nothing.
 
-If a signal handler's exception ends a leader, the lead is free, and all are woken. An assignment
-after COMMIT notes that a group took effect: by it the next leader tells the group, or commits it
-again. A request whose thread has left is not begun. A signal handler is refused if its own thread
-waits for a commit, opens or closes the file, or forks. If it forks there, its child cannot use the
-file.
+What else may come in the middle of a call is an exception that is no error of the engine: a signal
+handler's (``KeyboardInterrupt``), or a ``MemoryError``. It leaves behind:
+
+- *of a leader*: nothing held. While SQLite writes, it closes the file (:meth:`Store.write`): that
+  undoes what has not taken effect, and frees the turn; the next call opens it again. Its group is
+  told 1021, wherever it stood: each finds out by its receipt, as after any unknown outcome. The
+  lead is free, who waits is woken, and so is who watches.
+- *of one that waits*: its request ends with 1021, and is not begun any more.
+- *while the file is opened, closed or forked*: it is closed, and open to all again.
+
+A signal handler that uses the file is refused if its own thread leads, opens or closes it: else it
+would wait for itself. A fork waits until no other thread is in a call; a handler must not fork.
 """
 
 from __future__ import annotations
 
 import collections
 import functools
-import itertools
 import queue
 import sqlite3
 import threading
@@ -37,6 +43,7 @@ from fdbqueue.engines.embedded.commit_groups import (
     is_unwritten,
 )
 from fdbqueue.engines.embedded.fdb_errors import FDBError
+from fdbqueue.engines.embedded.files import disk_space
 from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.exceptions import EngineUnavailable
@@ -57,12 +64,6 @@ _GROUPS_BETWEEN_EXTENSIONS, _GROUPS_BETWEEN_LOG_CHECKS = 20, 100
 _SMALL_BYTES = 250_000
 
 
-class _Own(threading.local):
-    """What a thread waits for."""
-
-    request: CommitRequest | None = None
-
-
 class Committer:
     """Commit the requests of one process, in groups.
 
@@ -72,9 +73,6 @@ class Committer:
     Args:
         store: Where to write.
         notify_watchers: Called after each group that took effect; calling it again does no harm.
-
-    Attributes:
-        own: The request that this thread waits for; if there is one, what runs is a signal handler.
     """
 
     def __init__(self, store: Store, notify_watchers: Callable[[], None]) -> None:
@@ -83,7 +81,6 @@ class Committer:
         self._start_empty()
 
     def _start_empty(self) -> None:
-        self.own = _Own()
         #: Held to take the lead and to register to be woken, and for nothing that a leader does.
         self._mutex = RLock()
         #: The line: all that were not told yet how they ended, and some that were.
@@ -91,11 +88,11 @@ class Committer:
         #: Ask for a commit; it runs when a thread waits for it or for another one.
         self.submit: Callable[[CommitRequest], None] = self._requests.append
         self._group: CommitGroup | None = None
-        self._has_notified = True
         #: The request whose thread leads, or the thread that keeps others from leading.
         self._leader: CommitRequest | int | None = None
+        #: The thread that led last.
+        self._leading_thread = 0
         self._waiters: list[queue.SimpleQueue[None]] = []
-        self._wake_all = _alarm(self._waiters)
         self._history = History()
         self._groups_until_log_check = _GROUPS_BETWEEN_LOG_CHECKS
 
@@ -107,17 +104,8 @@ class Committer:
             self._wake_all()
 
     def wait(self, request: CommitRequest) -> None:
-        """Return when the request is done, having done the work if no other thread was.
-
-        A request whose thread left by an exception does not run any more, unless it was
-        running already: waited for again, or by a signal handler whose thread waits for another, it
-        ends with 1021.
-        """
-        outer = self.own.request
-        if request.is_abandoned or outer is not None:  # or a signal handler asks
-            self.withdraw(request, FDBError(1021))
+        """Return when the request is done, having done the work if no other thread was."""
         try:
-            self.own.request = request
             while not request.done:
                 self._seek_lead(request)
                 if self._leader is request:
@@ -129,32 +117,42 @@ class Committer:
                     request.release()
                     self._follow(request)
         except BaseException:
-            request.is_abandoned = True
+            request.end(FDBError(1021))
             if self._leader is request:
-                self._leader = None
+                self._break_off()
             self._wake_all()
             raise
         finally:
-            self.own.request = outer
             waiter, request.waiter = request.waiter, None
             if waiter is not None:
                 self._waiters.remove(waiter)
             request.release()
 
-    def quiesce(self) -> None:
-        """Keep every thread from committing until :meth:`resume`, by the same thread.
+    def _break_off(self) -> None:
+        """Leave the lead, in the middle of a commit maybe: the group's outcome is unknown."""
+        group, self._group = self._group, None
+        for request in group.requests if group is not None else ():
+            request.end(FDBError(1021))
+        self._history = History()
+        self._leader = None
+        self._notify_watchers()
 
-        Raises:
-            EngineUnavailable: A signal handler asks for it, whose own thread leads.
-        """
+    def _wake_all(self) -> None:
+        """Wake all that wait: whoever is first leads."""
+        for waiter in list(self._waiters):
+            waiter.put(None)
+
+    def is_led_by_this_thread(self) -> bool:
+        """Tell whether this thread is in the middle of a commit: then a signal handler asks."""
+        return self._leader is not None and self._leading_thread == threading.get_ident()
+
+    def quiesce(self) -> None:
+        """Keep every thread from committing until :meth:`resume`, by the same thread."""
         thread = threading.get_ident()
         while self._leader != thread:
             with self._mutex:
-                leader, own = self._leader, self.own.request
-                if own is not None and leader is own:
-                    raise EngineUnavailable(path=self._store.path, reason=IN_A_HANDLER)
-                if leader is None:
-                    self._leader = thread
+                if self._leader is None:
+                    self._leading_thread, self._leader = thread, thread
                     self._history = History()  # another file may be there afterwards
                     return
             time.sleep(_QUIESCE_POLL_SECONDS)
@@ -177,22 +175,15 @@ class Committer:
     def _seek_lead(self, request: CommitRequest) -> None:
         """Take the lead, or register to be woken; neither if the request is done."""
         with self._mutex:
-            leader = self._leader
             if request.done:  # told just now, maybe: then it is not woken any more
                 return
-            if leader is None:
-                self._leader = request
-            elif leader == threading.get_ident():
+            if self._leader is None:
+                self._leading_thread, self._leader = threading.get_ident(), request
+            elif self.is_led_by_this_thread():
                 raise EngineUnavailable(path=self._store.path, reason=IN_A_HANDLER)
-            else:
-                self._register(request)
-
-    def _register(self, request: CommitRequest) -> None:
-        """Let the request's thread be woken by its leader, or by one that gives up the lead."""
-        if request.waiter is None:
-            request.waiter = queue.SimpleQueue()
-            self._waiters.append(request.waiter)
-        self._wake_all = _alarm(self._waiters)
+            elif request.waiter is None:
+                request.waiter = queue.SimpleQueue()
+                self._waiters.append(request.waiter)
 
     def _follow(self, request: CommitRequest) -> None:
         if request.waiter is None or self._leader is None:  # given up while it registered
@@ -214,32 +205,26 @@ class Committer:
                 return
 
     def _lead(self, request: CommitRequest) -> None:
+        version, snapshot = 0, request.snapshot
+        if snapshot is not None:
+            version = snapshot.version
+            if version < self._history.newest or request.size > _SMALL_BYTES:
+                snapshot = None  # too old to write by, or with too small a cache
+        run = functools.partial(self._run, snapshot, version, request)
         try:
-            if self._group is not None:
-                self._tell_group()
-            if not request.done:
-                version, snapshot = 0, request.snapshot
-                if snapshot is not None:
-                    version = snapshot.version
-                    if version < self._history.newest or request.size > _SMALL_BYTES:
-                        snapshot = None  # too old to write by, or with too small a cache
-                run = functools.partial(self._run, snapshot, version, request)
-                self._store.write(request.deadline, run, snapshot, request.release)
-                for one in self._group.requests if self._group is not None else ():
-                    if (on_written := one.on_written) is not None:
-                        on_written()
-                self._tell_group()
+            self._store.write(request.deadline, run, snapshot, request.release)
         except (FDBError, EngineUnavailable) as error:  # it did not get the turn
             self.withdraw(request, error)
-        finally:
-            if not self._has_notified:
-                try:
-                    self._notify_watchers()
-                    self._has_notified = True
-                finally:
-                    if not self._has_notified:  # an exception kept it from that
-                        self._notify_watchers()
-                        self._has_notified = True
+            return
+        group = self._group
+        if group is None:  # SQLite has failed before: again, by another connection
+            return
+        for one in group.requests:
+            if (on_written := one.on_written) is not None:
+                on_written()
+        self._tell(group)
+        if group.accepted:
+            self._notify_watchers()
 
     def _next_in_line(self) -> list[CommitRequest]:
         """Return the first requests of the line, within a group's limits; they stay in the line."""
@@ -248,15 +233,15 @@ class Committer:
         for request in list(self._requests):
             if size >= _MAX_GROUP_BYTES or len(requests) >= _MAX_GROUP_COMMITS:
                 break
-            if not (request.done or request.is_abandoned):
+            if not request.done:
                 requests.append(request)
                 size += request.size
         return requests
 
     def _leave_line(self) -> None:
-        """Remove the requests at the line's front that have ended or are abandoned."""
+        """Remove the requests at the line's front that have ended."""
         for request in list(self._requests):
-            if not (request.done or request.is_abandoned):
+            if not request.done:
                 return
             try:  # noqa: SIM105  # suppress() is two calls for each commit
                 self._requests.remove(request)
@@ -292,7 +277,6 @@ class Committer:
             else:
                 connection.execute("BEGIN IMMEDIATE")
             group.apply(history, history.begin(connection, newest))
-            self._has_notified = not group.accepted
             self._groups_until_log_check -= 1
             if self._groups_until_log_check % _GROUPS_BETWEEN_EXTENSIONS == 0:
                 self._store.extend_log()
@@ -312,40 +296,27 @@ class Committer:
             self._groups_until_log_check = _GROUPS_BETWEEN_LOG_CHECKS
             self._store.shrink_large_log(connection)
 
-    def _tell_group(self) -> None:
-        """Tell the requests of the last group that were not told yet how it ended.
-
-        They are told once the disk has the group. If an exception came before its end they are
-        still in the line, and run again.
-        """
-        group = self._group
-        if group is None:
-            return
-        if group.failure is None and group.has_ended and group.accepted:
+    def _tell(self, group: CommitGroup) -> None:
+        """Tell the requests of a group how it ended, once the disk has it."""
+        if group.failure is None and group.accepted:
             try:
                 self._store.sync(group.version)
             except (FDBError, EngineUnavailable) as error:
                 group.failure = error
                 logger.exception("a commit failed", extra={"path": self._store.path})
-        if group.failure is not None:
-            for request in group.requests:
+        for request in group.requests:
+            if group.failure is not None:
                 request.end(self._error(group.failure_code(), group.failure))
-        elif group.has_ended:
-            for request in group.requests:
+            else:
                 request.end(None if request.refusal is None else FDBError(request.refusal))
         self._group = None
         self._leave_line()
 
     def _error(self, code: int, cause: Exception | None) -> Exception:
         """Return what one request is told: an error of its own, for threads raise it."""
-        error: Exception = FDBError(code)
+        is_full = code == 1510 and cause is not None and is_unwritten(cause)
+        error: Exception = FDBError(code, disk_space(self._store.path).full if is_full else "")
         if code == 1510 and getattr(cause, "sqlite_errorcode", 0) & 0xFF in _UNUSABLE:
             error = EngineUnavailable(path=self._store.path, reason=str(cause))
         error.__cause__ = cause
         return error
-
-
-def _alarm(waiters: list[queue.SimpleQueue[None]]) -> Callable[[], object]:
-    """Return a function in C that, called once, wakes all that wait by then."""
-    waking = map(queue.SimpleQueue.put, waiters, itertools.repeat(None))
-    return functools.partial(collections.deque, waking, 0)

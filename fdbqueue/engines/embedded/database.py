@@ -11,13 +11,14 @@ from collections.abc import Callable
 from fdbqueue.engines.embedded.commit_groups import advance
 from fdbqueue.engines.embedded.commits import Committer
 from fdbqueue.engines.embedded.fdb_errors import FDBError
+from fdbqueue.engines.embedded.files import DiskSpace, disk_space
 from fdbqueue.engines.embedded.options import DatabaseOptions
 from fdbqueue.engines.embedded.storage import Store
 from fdbqueue.engines.embedded.transaction import Transaction
 from fdbqueue.engines.embedded.transaction_state import OptionValues
 from fdbqueue.engines.embedded.watches import Notifier, WatchRegistry
 from fdbqueue.exceptions import ConfigurationError, EngineUnavailable
-from fdbqueue.locks import RLock
+from fdbqueue.locks import IN_A_HANDLER, RLock
 
 _DURABILITIES = ("full", "normal")
 
@@ -78,6 +79,10 @@ class Database:
             snapshot.release()
         return size * pages, size * free
 
+    def disk_space(self) -> DiskSpace:
+        """Return how much room there is where the file is."""
+        return disk_space(self.path)
+
     def refuse_marked_at(self, key: bytes | None) -> None:
         """Refuse this process when it opens the file and finds a mark at a key, if any."""
         self._store.marked_at = key
@@ -103,7 +108,12 @@ class Database:
 
         Transactions under way fail with 1007, which they may retry. The next use takes
         the file that is there then, also if that is another one.
+
+        Raises:
+            EngineUnavailable: A signal handler asks, in the middle of a call of its thread.
         """
+        if self.is_in_a_call():
+            raise EngineUnavailable(path=self.path, reason=IN_A_HANDLER)
         self.watches.abandon(FDBError(1101))
         try:
             self.before_fork()
@@ -116,13 +126,12 @@ class Database:
 
     # Forks: a process that forks must hand no SQLite connection and no lock to its child.
 
-    def before_fork(self) -> None:
-        """Stop commits and close the file; call it again if it was interrupted.
+    def is_in_a_call(self) -> bool:
+        """Tell whether this thread is in the middle of a call, and a signal handler asks."""
+        return self.committer.is_led_by_this_thread() or self._store.is_opened_by_this_thread()
 
-        Raises:
-            EngineUnavailable: A signal handler asks, in the middle of a call of its thread.
-        """
-        self._store.check_pause()
+    def before_fork(self) -> None:
+        """Stop commits and close the file; call it again if it was interrupted."""
         self.committer.quiesce()
         self._store.pause()
         self._notifier.close()
@@ -134,7 +143,6 @@ class Database:
 
     def after_fork_in_child(self) -> None:
         """Start with nothing of the parent's threads, watches and commits."""
-        self._store.abandon()
         self._store.resume()
         self.watches.restart_after_fork()
         self.committer.restart_after_fork()
@@ -194,11 +202,11 @@ def open(path: str | os.PathLike[str], *, durability: str = "full") -> Database:
 
 
 def _before_fork() -> None:
-    if _forking:  # all are closed, or one has refused it
+    if _forking:  # all are closed
         return
     try:
         _close_all()
-    except BaseException:  # an interrupt or a refusal, which Python reports; it forks all the same
+    except BaseException:  # an interrupt, which Python reports; it forks all the same
         _close_all()
         raise
 
@@ -206,15 +214,11 @@ def _before_fork() -> None:
 def _close_all() -> None:
     _close_unused()
     _databases_lock.acquire()
-    _forking[:] = list(_all_databases)
-    refusal = None
-    for database in _forking:
-        try:
+    for database in list(_all_databases):
+        # A signal handler that forks in a call would wait for itself.
+        if database in _forking or not database.is_in_a_call():
+            _forking.append(database)
             database.before_fork()
-        except EngineUnavailable as error:  # the others are closed all the same
-            refusal = error
-    if refusal is not None:
-        raise refusal
 
 
 def _after_fork_in_parent() -> None:

@@ -65,11 +65,13 @@ class FDBError(Exception):
 
     Args:
         code: FoundationDB's error code, for instance 1020 for a conflict.
+        reason: What is known besides, as a sentence; empty for nothing.
     """
 
-    def __init__(self, code: int) -> None:
+    def __init__(self, code: int, reason: str = "") -> None:
         super().__init__(code)
         self.code = code
+        self.reason = reason
 
     @property
     def description(self) -> str:
@@ -77,7 +79,7 @@ class FDBError(Exception):
         return _DESCRIPTIONS.get(self.code, "Unknown error")
 
     def __str__(self) -> str:
-        return f"{self.description} ({self.code})"
+        return f"{self.reason or self.description} ({self.code})"
 
     def __repr__(self) -> str:
         return f"FDBError({self.code})"
@@ -91,7 +93,7 @@ def copy_of(error: Exception) -> Exception:
     """
     if not isinstance(error, FDBError):
         return error
-    made = FDBError(error.code)
+    made = FDBError(error.code, error.reason)
     made.__cause__ = error.__cause__
     return made
 

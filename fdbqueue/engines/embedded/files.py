@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from fdbqueue.engines.embedded import version_clock
-from fdbqueue.engines.embedded.fdb_errors import FDBError
 from fdbqueue.engines.marks import refuse_marked
 from fdbqueue.exceptions import EngineUnavailable
 from fdbqueue.steady import monotonic
@@ -26,6 +26,8 @@ Identity = tuple[int, int]
 WAL, SHM, SYNC = "-wal", "-shm", "-sync"
 #: What a process that writes has opened.
 _ALL = ("", WAL, SHM)
+#: On a disk with less room a commit may find none.
+FULL_BYTES = 20_000_000
 #: In ``-sync``: says that the file was created, and which files are in use.
 MARK = "used"
 #: In ``-sync``: the lock files that order the writers.
@@ -41,6 +43,34 @@ _MISSING = (
     "the file is missing or empty, but the folder -sync beside it says that it was in use; put it "
     "back, or stop all processes and remove that folder to begin with an empty file"
 )
+
+
+class DiskSpace(NamedTuple):
+    """How many bytes the disk of a folder has, and how many are free for this user."""
+
+    folder: str
+    free: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"{self.folder} has {self.free / 1_000_000:,.1f} MB free"
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a commit may find no room."""
+        return self.free < FULL_BYTES
+
+    @property
+    def full(self) -> str:
+        """What is said of it if it is full."""
+        return f"The disk is full: {self}"
+
+
+def disk_space(path: str) -> DiskSpace:
+    """Return how much room there is where a file is."""
+    folder = os.path.dirname(path)
+    usage = shutil.disk_usage(folder)
+    return DiskSpace(folder, usage.free, usage.total)
 
 
 class Descriptors:
@@ -223,76 +253,11 @@ def note(path: str, mark: int) -> None:
     fcntl.flock(mark, fcntl.LOCK_SH)
 
 
-def obstacle_to_writing(path: str) -> str | None:
-    """Return why this process cannot write a file that exists, None if it can."""
-    if not os.path.exists(path):
-        return None
-    directory = os.path.dirname(path)
-    needed = [path, path + WAL if os.path.exists(path + WAL) else directory]
-    locks = [os.path.join(path + SYNC, name) for name in (*LOCKS, MARK)]
-    if all(map(os.path.exists, locks)):
-        needed += locks
-    else:
-        needed.append(path + SYNC if os.path.isdir(path + SYNC) else directory)
-    for name in needed:
-        if not os.access(name, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
-            if not os.path.lexists(name):  # another process has closed its files since: look again
-                return obstacle_to_writing(path)
-            return f"{name} may not be written"
-    return None
-
-
 def _has_content(path: str) -> bool:
     try:
         return os.stat(path).st_size > 0
     except FileNotFoundError:
         return False
-
-
-def connect_to_read(path: str) -> tuple[sqlite3.Connection, Callable[[], None] | None]:
-    """Open a file that cannot be written here, for one snapshot.
-
-    With a log, SQLite reads it together with the processes that write. Without one nothing
-    is being written, and SQLite, which could not make a log to take part in, reads the file
-    as one that does not change; whether that held is checked after each read.
-
-    Returns:
-        The connection, and the check if one is needed.
-
-    Raises:
-        EngineUnavailable: SQLite cannot open it.
-    """
-    name = Path(path).absolute().as_uri()
-    has_log = os.path.exists(path + SHM) or _has_content(path + WAL)
-    state = None if has_log else _settled_state(path)
-    flags = "mode=ro" if has_log else "mode=ro&immutable=1"
-    connection = sqlite3.connect(
-        f"{name}?{flags}", uri=True, isolation_level=None, check_same_thread=False
-    )
-
-    def check() -> None:
-        try:
-            is_same = _state(path) == state
-        except OSError:
-            is_same = False
-        if not is_same:
-            raise FDBError(1007)
-
-    return connection, None if has_log else check
-
-
-def _state(path: str) -> tuple[int, ...]:
-    found = os.stat(path)
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _settled_state(path: str) -> tuple[int, ...]:
-    """Return the state of a file, such that a later change makes another one."""
-    state, before = _state(path), None
-    while state != before and 0 <= time.time_ns() - state[-1] < STAMP_GRANULARITY_NS:
-        time.sleep(STAMP_GRANULARITY_NS / 1e9)
-        state, before = _state(path), state
-    return state
 
 
 # What is in the file
@@ -318,8 +283,14 @@ _SCHEMA = """
 def create_or_check_schema(
     connection: sqlite3.Connection, path: str, marked_at: bytes | None
 ) -> None:
-    """Create an empty file's schema, or see that the file has it."""
+    """Create an empty file's schema, or check that the file has it, and no mark at a key.
+
+    Raises:
+        ConfigurationError: It has a mark: its queues were moved to another engine.
+        sqlite3.DatabaseError: It is another program's file, or one of another version.
+    """
     (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (schema,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     if not tables and not application:
         connection.execute("PRAGMA journal_mode = WAL")
@@ -330,23 +301,10 @@ def create_or_check_schema(
                 now=version_clock.unix_microseconds(),
             )
         )
-    else:
-        check_schema(connection, path, marked_at)
-
-
-def check_schema(connection: sqlite3.Connection, path: str, marked_at: bytes | None) -> None:
-    """Check that the file has this schema, and no mark at a key.
-
-    Raises:
-        ConfigurationError: It has a mark: its queues were moved to another engine.
-        sqlite3.DatabaseError: It is another program's file, or one of another version.
-    """
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (schema,) = connection.execute("PRAGMA user_version").fetchone()
-    if application != APPLICATION_ID:
+    elif application != APPLICATION_ID:
         raise sqlite3.DatabaseError("it is another program's SQLite file")
-    if schema != SCHEMA_VERSION:
+    elif schema != SCHEMA_VERSION:
         raise sqlite3.DatabaseError(f"its schema is version {schema}, not {SCHEMA_VERSION}")
-    if marked_at is not None:
+    elif marked_at is not None:
         row = connection.execute("SELECT value FROM kv WHERE key = ?", (marked_at,)).fetchone()
         refuse_marked(path, row and row[0])

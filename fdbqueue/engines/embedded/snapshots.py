@@ -33,31 +33,20 @@ class Snapshot:
 
     Args:
         give_back: Takes :attr:`connection` when the snapshot ends.
-        is_reusable: Another snapshot may have the connection then.
-        check: Called after each read, to raise what is wrong with it; None if nothing can be.
     """
 
     __slots__ = (
-        "_check",
         "_give_back",
         "_lock",
         "_users",
         "connection",
         "cursor",
-        "is_reusable",
         "opened_at",
         "version",
     )
 
-    def __init__(
-        self,
-        give_back: Callable[[Snapshot], None],
-        is_reusable: bool,
-        check: Callable[[], None] | None,
-    ) -> None:
+    def __init__(self, give_back: Callable[[Snapshot], None]) -> None:
         self._give_back = give_back
-        self.is_reusable = is_reusable
-        self._check = check
         self._lock = RLock()  # a finalizer may release while this thread reads
         self._users = 1
         #: What it reads by, None before it begins and once it was given back.
@@ -89,7 +78,7 @@ class Snapshot:
         """
         with self._lock:
             connection = self.connection
-            if connection is None or self.cursor is None or self._users > 1 or not self.is_reusable:
+            if connection is None or self.cursor is None or self._users > 1:
                 return False
             try:
                 connection.execute("BEGIN IMMEDIATE")
@@ -97,11 +86,11 @@ class Snapshot:
                 self.cursor.close()  # or the checkpoint that the commit may make would not be whole
                 work(connection)
             except sqlite3.Error:
-                if self.version == -1 and self.connection is not None:
+                if self.version == -1:
                     raise
                 return False
             finally:
-                if self.connection is not None and connection.in_transaction:
+                if connection.in_transaction:
                     connection.rollback()
             return True
 
@@ -158,8 +147,4 @@ class Snapshot:
             try:
                 return self.connection.execute(sql, parameters).fetchall()
             except sqlite3.Error as error:
-                is_over = self.connection is None  # a signal handler has closed it
-                raise FDBError(1007 if is_over else 1510) from error
-            finally:
-                if self._check is not None:
-                    self._check()
+                raise FDBError(1510) from error

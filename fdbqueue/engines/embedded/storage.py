@@ -1,19 +1,16 @@
 """The SQLite file: its connections, snapshots of it, and who writes to it (:mod:`turn`).
 
-A signal handler's exception may come after a call, at the start of a function, and at the end of a
-turn of a loop; not elsewhere (CPython, since 3.10). So what lets go of something is one call of a
-function in C, the first of its ``finally``; and what changes hands does so by assignments, and the
-one call after them.
+An exception that comes in the middle of a write, as a signal handler's, closes the file: that lets
+go of everything (:mod:`commits` has the protocol). It may come after a call, at the start of a
+function, and at the end of a turn of a loop; not elsewhere (CPython, since 3.10).
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Callable
 
@@ -50,10 +47,6 @@ _LARGE_LOG_BYTES = 64_000_000
 #: For how long a commit that makes the log small waits for snapshots, and others for it.
 _WAIT_BRIEFLY = "PRAGMA busy_timeout = 100"
 _WAIT_LONG = f"PRAGMA busy_timeout = {int(_SQLITE_LOCK_SECONDS * 1000)}"
-_FORKED = (
-    "this process was forked by a signal handler that had interrupted a queue's call: let a handler"
-    " set a flag, or start a thread"
-)
 _FUTURE_VERSION_SECONDS = 1.0
 _FUTURE_VERSION_POLL_SECONDS = 0.01
 _EXPIRY_SECONDS = TRANSACTION_LIFE_SECONDS + 0.1
@@ -82,12 +75,9 @@ class Store:
         # Held by a pause, and while the file or a snapshot is opened: threads that do so one by one
         # also contend less for the interpreter (8 pushed 2.2 times as fast as one, 1.6 without).
         self._opening = RLock()
-        self._paused = False
-        #: The thread that pauses, or is about to.
-        self._pauser: int | None = None
-        self._is_opening = self._is_abandoned = False
+        #: Whether the thread that has the lock opens the file, or keeps it closed.
+        self._is_changing = False
         self._ready = False
-        self._read_only = False
         #: No object refers to its database any more: only its watching thread may still read, by
         #: a connection that is closed afterwards.
         self.is_retired = False
@@ -114,21 +104,14 @@ class Store:
         if self._snapshots:
             self._expire_old()
         with self._opening:
-            if self._paused:  # by this thread, which has the lock
+            if self._is_changing:
                 raise EngineUnavailable(path=self.path, reason=IN_A_HANDLER)
             if not self._ready and not self.is_retired:
                 self._prepare()
             if version_clock.seconds() >= self.files.check_at:
                 self._check()
-            check = None
-            try:
-                if self._read_only:
-                    connection, check = files.connect_to_read(self.path)
-                else:
-                    connection = self._idle.pop() if self._idle else self.connect()
-            except sqlite3.Error as error:
-                raise FDBError(1510) from error
-            snapshot = Snapshot(self.give_back, not self._read_only, check)
+            connection = self._idle.pop() if self._idle else self.connect()
+            snapshot = Snapshot(self.give_back)
             if self._expiry is None:
                 self._await_expiry()
             self._snapshots[snapshot] = None
@@ -182,13 +165,9 @@ class Store:
         try:
             if snapshot.cursor is not None:
                 snapshot.cursor.close()
-            is_kept = (
-                snapshot.is_reusable
-                and len(self._idle) < _IDLE_CONNECTIONS
-                and not (connection.in_transaction or self._paused or self.is_retired)
+            is_kept = len(self._idle) < _IDLE_CONNECTIONS and not (
+                connection.in_transaction or self._is_changing or self.is_retired
             )
-        except sqlite3.ProgrammingError:  # a signal handler has closed it just now
-            pass
         except sqlite3.Error:  # then it is closed
             logger.exception("a snapshot did not end", extra={"path": self.path})
         snapshot.connection = None
@@ -242,7 +221,8 @@ class Store:
     ) -> None:
         """Wait for this process's turn, and call ``work`` with a connection that may write.
 
-        However it ends, no transaction stays open and the turn is free.
+        However it ends, no transaction stays open and the turn is free: what ``work`` raises
+        closes the file.
 
         Args:
             deadline: When to stop waiting, on the monotonic clock; None for no limit.
@@ -257,31 +237,32 @@ class Store:
             FDBError: 1031 when the deadline passed first.
             EngineUnavailable: The file cannot be written, or is not where it was.
         """
-        if not self._ready or self._read_only:
-            self._prepare(to_write=True)
+        if not self._ready:
+            self._prepare()
         if self.turn.is_doubted:
             self._reopen_locks()
         turn, connection = self.turn.turn, self._writer
-        if turn is None or connection is None:
-            raise EngineUnavailable(path=self.path, reason="it was closed")
+        assert turn is not None
+        assert connection is not None
         try:
             if not self.turn.acquire(deadline, release):
                 snapshot = None
             if version_clock.seconds() >= self.files.check_at:
                 self._check()
             if snapshot is None or not snapshot.write(work):
-                if connection.in_transaction:  # the last rollback failed
-                    with contextlib.suppress(sqlite3.Error):  # then this commit fails, too
-                        connection.rollback()
-                try:
-                    work(connection)
-                finally:
-                    if connection.in_transaction and not self._is_abandoned:
-                        connection.rollback()
-        except sqlite3.Error:  # of a rollback, tried again by the next commit
-            logger.exception("a transaction stays open", extra={"path": self.path})
-        finally:
+                work(connection)
+                if connection.in_transaction:
+                    connection.rollback()
             fcntl.flock(turn, fcntl.LOCK_UN)
+        except (FDBError, EngineUnavailable):  # nothing was written
+            fcntl.flock(turn, fcntl.LOCK_UN)
+            raise
+        except BaseException as error:
+            with self._lock:
+                self._close()
+            if not isinstance(error, sqlite3.Error):
+                raise
+            logger.exception("a transaction did not end", extra={"path": self.path})
 
     def _reopen_locks(self) -> None:
         try:
@@ -293,7 +274,7 @@ class Store:
 
     def has_synced(self, version: int) -> bool:
         """Tell whether the disk has all commits up to a version, if this process syncs."""
-        if not self._syncs or self._read_only:
+        if not self._syncs:
             return True
         reservations = self.turn.reservations
         try:
@@ -331,7 +312,7 @@ class Store:
         if not self._syncs:
             return
         if self._log is None:  # closed since the commit
-            self._prepare(to_write=True)
+            self._prepare()
         assert self._log is not None
         if not self._is_log_doubted:
             try:
@@ -443,30 +424,20 @@ class Store:
             raise
         return connection
 
-    def _prepare(self, *, to_write: bool = False) -> None:
-        """Open the file, unless it is open; one that can only be read is opened again to write."""
-        if self._ready and not (to_write and self._read_only):
+    def _prepare(self) -> None:
+        """Open the file, unless it is open."""
+        if self._ready:
             return
         with self._opening, self._lock:
-            if self._ready and not (to_write and self._read_only):
+            if self._ready:
                 return
-            if self._paused or self._is_opening:  # by this thread, which has the locks
+            if self._is_changing:
                 raise EngineUnavailable(path=self.path, reason=IN_A_HANDLER)
-            if self._is_abandoned:
-                raise EngineUnavailable(path=self.path, reason=_FORKED)
-            self._is_opening = True
+            self._is_changing = True
             try:
                 self._close()  # what an exception has left of an attempt
                 self.files.check()
-                obstacle = files.obstacle_to_writing(self.path)
-                if obstacle is None:
-                    self._open_to_write()
-                elif to_write:
-                    raise EngineUnavailable(
-                        path=self.path, reason=f"it can only be read: {obstacle}"
-                    )
-                else:
-                    self._open_to_read()
+                self._open()
             except BaseException as error:
                 self._close()
                 if isinstance(error, (OSError, sqlite3.Error)):
@@ -474,9 +445,9 @@ class Store:
                     raise EngineUnavailable(path=self.path, reason=reason) from error
                 raise
             finally:
-                self._is_opening = False
+                self._is_changing = False
 
-    def _open_to_write(self) -> None:
+    def _open(self) -> None:
         is_new = not os.path.isdir(self.sync_directory)
         try:
             self.turn.open()
@@ -497,26 +468,11 @@ class Store:
             if is_new:
                 self.turn.remove()
             raise
-        self.files, self._read_only, self._ready = opened, False, True
+        self.files, self._ready = opened, True
 
-    def _open_to_read(self) -> None:
-        connection, _ = files.connect_to_read(self.path)
-        try:
-            files.check_schema(connection, self.path, self.marked_at)
-        finally:
-            connection.close()
-        opened = files.OpenFiles(self.path, files.identities(self.path, ""))
-        self.files, self._read_only, self._ready = opened, True, True
-
-    def check_pause(self) -> None:
-        """Check that this thread may pause.
-
-        Raises:
-            EngineUnavailable: It opens the file or a snapshot, and a signal handler asks.
-        """
-        is_held = self._opening._is_owned()  # noqa: SLF001  # nothing else tells
-        if is_held and self._pauser != threading.get_ident():
-            raise EngineUnavailable(path=self.path, reason=IN_A_HANDLER)
+    def is_opened_by_this_thread(self) -> bool:
+        """Tell whether this thread opens the file or a snapshot: then a signal handler asks."""
+        return bool(self._opening._is_owned())  # noqa: SLF001  # nothing else tells
 
     def pause(self) -> None:
         """Close every connection and lock; no thread can open one until :meth:`resume`.
@@ -524,17 +480,16 @@ class Store:
         Reads of open snapshots fail with 1007. The caller makes sure that no thread is
         writing, and resumes from the same thread, also if this is interrupted.
         """
-        self._pauser = threading.get_ident()
         self._opening.acquire()
-        self._paused = True
+        self._is_changing = True
         for snapshot in list(self._snapshots):
             self._expire(snapshot)
         expiry, self._expiry = self._expiry, None
         if expiry is not None:
             expiry.cancel()
-        while self._idle:
-            with contextlib.suppress(IndexError):  # a signal handler has closed the last one
-                self._idle.pop().close()
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
         with self._lock:
             self._close()
 
@@ -544,32 +499,12 @@ class Store:
 
     def resume(self) -> None:
         """Allow opening again after :meth:`pause`; may be called twice, or without that."""
-        if self._pauser != threading.get_ident():
+        if not self.is_opened_by_this_thread():
             return
-        self._paused = False
+        self._is_changing = False
         with contextlib.suppress(RuntimeError):  # not held any more
             while True:
                 self._opening.release()
-        self._pauser = None  # last: if an exception comes before, this is called again
-
-    def abandon(self) -> None:
-        """Use nothing that is still open, in a child whose parent could not pause.
-
-        To close a connection in the middle of a transaction would undo, in the memory that the
-        processes share, what the parent commits. So they are kept to the end of the process.
-        """
-        self._descriptors.close()  # the parent's own mark keeps the lock, as long as it has that
-        snapshots = list(self._snapshots)
-        connections = [self._writer, *self._idle, *[one.connection for one in snapshots]]
-        opened = [one for one in connections if one is not None]
-        if not opened:
-            return
-        for one in opened:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
-        for snapshot in snapshots:
-            snapshot.connection = None
-        self._is_abandoned, self._ready, self._writer, self._log = True, False, None, None
-        self._idle, self._snapshots = [], {}
 
     def _close(self) -> None:
         """Close what is open, however far it was opened or closed; the next use opens it again."""

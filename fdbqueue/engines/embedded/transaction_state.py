@@ -42,7 +42,6 @@ from fdbqueue.engines.embedded.write_buffer import (
     stamp_position,
 )
 from fdbqueue.exceptions import EngineUnavailable
-from fdbqueue.locks import IN_A_HANDLER
 from fdbqueue.steady import monotonic
 
 #: The approximate size counts each key and value at least once, and the exact one each a few
@@ -445,8 +444,6 @@ class TransactionState:
                 raise FDBError(2101)
         request = None
         if mutations or self.write_conflicts:
-            if self._committer.own.request is not None:
-                raise EngineUnavailable(path=self.store.path, reason=IN_A_HANDLER)
             request = CommitRequest(
                 read_version=self.read_version.number,
                 read_ranges=self.read_conflicts,
@@ -524,8 +521,10 @@ class TransactionState:
                 self.check_failure()
                 pause_seconds = self._pause_after(code)
             except FDBError as failure:
+                known = None if self._request is None else self._request.error  # it may say more
                 self.fail(FDBError(1025))
-                return Future(error=failure)
+                is_same = known is not None and known.args == failure.args
+                return Future(error=copy_of(known) if known and is_same else failure)
             request = self._request
             conflicted = code == 1020 and request is not None and request.refusal == 1020
             self._drop_attempt()

@@ -113,13 +113,9 @@ class WriterTurn:
     def reopen_deleted(self) -> None:
         """Open the lock files again if they were deleted, or the last time this did not end."""
         opened = [lock for lock in (self.turnstile, self.turn) if lock is not None]
+        if not opened or not all(os.fstat(lock).st_nlink for lock in opened):
+            self.open()
         self.is_doubted = False
-        try:
-            if not opened or not all(os.fstat(lock).st_nlink for lock in opened):
-                self.open()
-        except BaseException:
-            self.is_doubted = True
-            raise
 
     def remove(self) -> None:
         """Remove the lock files beside a file that is another program's."""

@@ -98,8 +98,7 @@ class Notifier:
         """Close every pipe; they are opened again when needed."""
         self._changed_at = -1
         while self._pipes:
-            with contextlib.suppress(KeyError):  # a signal handler has closed the last one
-                os.close(self._pipes.popitem()[1])
+            os.close(self._pipes.popitem()[1])
 
     def _look(self) -> None:
         changed_at = os.stat(self._directory).st_mtime_ns

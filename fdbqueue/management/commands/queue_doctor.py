@@ -48,9 +48,10 @@ from fdbqueue.management.findings import (
     WARNING,
     Finding,
     QueueChecks,
+    check_disk,
     check_engine,
     check_file,
-    check_load_and_limits,
+    check_load,
     check_names,
     check_receipts,
     check_responses,
@@ -247,6 +248,7 @@ class _Examination:
         self._at = ("engine", None)
         yield check_engine(catalog.database)
         yield from check_file(catalog.database)
+        yield from check_disk(catalog.database)
         self._at = ("receipts", None)
         yield check_receipts(catalog.database)
         readable = catalog.over(TimedDatabase(catalog.database, self._left))
@@ -255,7 +257,7 @@ class _Examination:
             yield check_names(readable)
         self._at = ("load", None)
         names = self._all_names(readable) if self._names else readable.names(limit=MAX_LOADS)
-        yield from check_load_and_limits(readable, names, on_cluster=not is_file(catalog.database))
+        yield check_load(readable, names, on_cluster=not is_file(catalog.database))
         for name in self._all_names(readable):
             self._at = ("queue", name)
             queue, read = catalog.queue(name), readable.queue(name)

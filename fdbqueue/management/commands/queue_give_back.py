@@ -12,8 +12,8 @@ from fdbqueue.management.exit_codes import usage_error
 
 class Command(QueueCommand):
     help = (
-        "Give back leased items to their places before their leases end, because their worker is "
-        "dead. A worker that lives gets LeaseLost, and what it does is done twice. Asks first."
+        "Requeue leased items before their leases end, because their worker is dead. One that "
+        "lives gets LeaseLost, and what it does is done twice. Asks first."
     )
     examples = """\
 examples:

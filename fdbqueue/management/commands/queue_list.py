@@ -36,9 +36,9 @@ _OF_QUEUES = ("names", "rates", "minutes", "by_reason")
 class Command(QueueCommand):
     help = (
         "Print queues with their counts by state, and the age of the oldest ready item. STATUS "
-        "says whether a queue is paused, has an end that is blocked by an item that cannot be "
-        "decoded, or has tasks that wait without a worker. Limited tasks, and a pattern that "
-        "you name, such as 'user-*', are one row each: the sums of up to "
+        "says why a queue does not move, such as paused, blocked, no worker or at its limit; "
+        "queue_doctor says what helps. Limited tasks, and a pattern that you name, such as "
+        "'user-*', are one row each: the sums of up to "
         f"{MAX_MEMBERS:,} queues that have items."
     )
     allows_closed_output = True

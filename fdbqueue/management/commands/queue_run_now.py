@@ -10,8 +10,8 @@ from fdbqueue.management.base import QueueCommand
 
 class Command(QueueCommand):
     help = (
-        "Make delayed items ready now, at their places: those that were pushed with a delay, tasks "
-        "with a run_after, and what waits for its next attempt. Limits hold. Asks first."
+        "Make delayed items and tasks ready now, also what waits for its next attempt. Limits "
+        "hold. Asks first."
     )
     examples = """\
 examples:

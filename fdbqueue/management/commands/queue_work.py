@@ -170,6 +170,8 @@ def _handler(path: str) -> Callable[[Item], Any]:
     except (Exception, SystemExit) as error:  # whatever the module does
         message = f"--handler {path!r} cannot be imported: {clipped(text_of_error(error))}"
         raise usage_error(message) from error
+    if hasattr(function, "enqueue"):
+        raise usage_error(f"--handler {path!r} is a task: enqueue it, and run tasks_worker.")
     if not callable(function):
         raise usage_error(f"--handler {path!r} is not a function: it cannot be called.")
     candidates = (function, type(function).__call__)

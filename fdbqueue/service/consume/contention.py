@@ -48,6 +48,9 @@ _KEPT, _WEIGHT = 0.9, 0.2
 #: always asked, and of 4 x 1 and 2 x 1 the process that does least has 0.85 and 0.77 of the mean,
 #: not 0.59 and 0.43.
 _HOPE = 0.998
+#: Who has waited this long for help takes over, whatever others take, and races: they may be of a
+#: version that passes over its request.
+MAX_HELP_SECONDS = 1.0
 
 
 class Contended(Exception):
@@ -137,6 +140,7 @@ class Contention:
         self._helped_seconds += weight * (seconds - self._helped_seconds)
         if not is_given:
             self.helped_until = 0.0
+            self._won += seconds > MAX_HELP_SECONDS  # without help, so the next take races on
         elif self._won and self._raced_seconds > self._helped_seconds * self._won:
             self._raced_seconds *= _HOPE
             self.helped_until = monotonic() + _REMEMBERED_SECONDS

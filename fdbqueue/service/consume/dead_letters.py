@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, ItemNotFound, ItemNotReady
 from fdbqueue.logs import get_logger
-from fdbqueue.service.clock import now_us
+from fdbqueue.service.clock import moment, now_us
 from fdbqueue.service.consume.leases import reason_of
 from fdbqueue.service.consume.returns import moment_before, portions
 from fdbqueue.service.limits import STEP_BYTES
@@ -137,8 +137,12 @@ class DeadLetters:
         """Return the error for an item that is not ready, or not there."""
         queue = self._store.queue
         for name, state in STATES.items():
-            if self._store.facts(tr, state, [place])[0] is not None:
-                return ItemNotReady(queue=queue, id=item_id, state=name)
+            (found,) = self._store.facts(tr, state, [place])
+            if found is not None:
+                until = None if state is State.DEAD else moment(found.until)
+                worker = found.worker.decode(errors="replace") or None
+                facts = {"queue": queue, "id": item_id, "state": name}
+                return ItemNotReady(**facts, until=until, worker=worker)
         return ItemNotFound(queue=queue, id=item_id)
 
     def _redrive(
@@ -162,16 +166,15 @@ class DeadLetters:
         """
         self._store.format.check(tr)
         count_change = self._store.count_change(tr)
-        count = looked = size = 0
+        count = looked = 0
         undecodable = []
         for place, is_chosen in zip(places, self._chosen(tr, places, chosen), strict=True):
-            if count >= most or size >= STEP_BYTES:
+            if count >= most or tr.get_approximate_size().wait() >= STEP_BYTES:
                 break
             looked += 1
             hidden = self._store.find(tr, State.DEAD, place) if is_chosen else None
             if hidden is None:
                 continue
-            size += self._store.size_of(hidden.row)
             (loaded,) = self._store.load(tr, [hidden.row], retried=False)
             if isinstance(loaded.item, CorruptItem):
                 undecodable.append(self._store.keys.id_of(place))

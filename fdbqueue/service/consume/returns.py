@@ -35,7 +35,7 @@ What is left behind by
     - *an unknown outcome*: the receipt of the portion tells, so each takes effect once, and is
       counted once. If it cannot be told, ``OutcomeUnknown`` is raised, and earlier portions stand;
     - *a crash, a signal, an engine that fails*: the portions before. The same call does the rest;
-    - *items in a batch or a handoff*: nothing. They are in no lease, and return by themselves.
+    - *items in a handoff*: nothing. They are in no lease, and return by themselves.
 """
 
 from __future__ import annotations

@@ -5,6 +5,9 @@ it conflicts with no other. A row that was not written for ten seconds is of a w
 *lost*: it died, or hangs, or does not reach the engine. It is shown for an hour, and removed by a
 worker that writes its own row after that. A row says nothing of leases: these expire by themselves.
 
+Beside it, a worker that names its queues writes a row that all workers of the same queues share,
+and that stays for a day: so a queue is known to have had a worker also when that is gone.
+
 How old a row is depends on no clock of a client. It begins with the version of its commit, and a
 cluster's versions are microseconds of its time; after a recovery, which skips some, a row may look
 old until it is written again, within five seconds. The versions of a file stand still while nothing
@@ -15,6 +18,7 @@ old or too young for those five seconds.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import socket
@@ -41,6 +45,8 @@ logger = get_logger(__name__)
 BEAT_SECONDS = 5.0
 #: After how long without one a worker is lost, and for how long it is shown then.
 LOST_SECONDS, SHOWN_SECONDS = 9.5, 3600.0
+#: For how long it is known that a queue had a worker.
+SERVED_SECONDS = 86_400.0
 #: How many rows are read at once, or looked at to remove old ones.
 MAX_ROWS = 1_000
 #: The most characters of each text in a row.
@@ -155,7 +161,10 @@ class Presence:
         self._database = database
         self._subspace = subspace
         self._key = subspace.pack((os.urandom(16),))
-        self._about = dataclasses.replace(about, **_short(vars(about)))
+        self._about = about = dataclasses.replace(about, **_short(vars(about)))
+        served = hashlib.sha256(f"{about.kind} {about.serves}".encode()).hexdigest().encode()
+        #: The key of the row that workers of the same queues share, if it names these.
+        self._served = [_served(subspace)[0] + served] if about.serves else []
         self._counts = counts
         self._on_beat = on_beat
         self._threads = threads
@@ -199,14 +208,22 @@ class Presence:
         facts = dataclasses.asdict(self._about) | self._counts()._asdict()
         del facts["age_seconds"]
         said = json.dumps({**facts, "said_us": now_us()}).encode()
-        tr.set_versionstamped_value(self._key, _STAMP + said + struct.pack("<I", 0))
+        for key in (self._key, *self._served):
+            tr.set_versionstamped_value(key, _STAMP + said + struct.pack("<I", 0))
 
     def _remove_old(self, tr: Transaction) -> None:
-        """Remove rows of workers that have been lost for an hour, of the first thousand."""
+        """Remove rows of workers that have been lost for an hour, or gone for a day.
+
+        Of each kind the first thousand are looked at.
+        """
         now = _Now(tr, self._database)
-        for key, value in _rows(tr, self._subspace, MAX_ROWS):
-            if now.age_of(value, _said(value)) > LOST_SECONDS + SHOWN_SECONDS:
-                tr.clear(key)
+        for bounds, seconds in (
+            (_present(self._subspace), LOST_SECONDS + SHOWN_SECONDS),
+            (_served(self._subspace), SERVED_SECONDS),
+        ):
+            for key, value in _rows(tr, bounds, MAX_ROWS):
+                if now.age_of(value, _said(value)) > seconds:
+                    tr.clear(key)
 
 
 class Presences:
@@ -248,13 +265,21 @@ class Presences:
 
     def read_in(self, tr: Transaction) -> Workers:
         """Read the same rows in a transaction."""
+        rows = self._read(tr, _present(self._subspace), LOST_SECONDS + SHOWN_SECONDS)
+        shown = sorted(rows.rows, key=lambda row: (row.is_lost, row.name, row.process))
+        return Workers(shown, rows.is_complete)
+
+    def served_in(self, tr: Transaction) -> Workers:
+        """Read who worked on which queues within a day: the last worker of the same queues."""
+        return self._read(tr, _served(self._subspace), SERVED_SECONDS)
+
+    def _read(self, tr: Transaction, bounds: tuple[bytes, bytes], seconds: float) -> Workers:
+        """Read a thousand rows at most, and return those that are not older."""
         now = _Now(tr, self._database)
-        stored = _rows(tr, self._subspace, MAX_ROWS + 1)
+        stored = _rows(tr, bounds, MAX_ROWS + 1)
         texts = ((value, _said(value)) for _, value in stored[:MAX_ROWS])
         rows = [_row(said, now.age_of(value, said)) for value, said in texts]
-        shown = [row for row in rows if row.age_seconds <= LOST_SECONDS + SHOWN_SECONDS]
-        shown.sort(key=lambda row: (row.is_lost, row.name, row.process))
-        return Workers(shown, len(stored) <= MAX_ROWS)
+        return Workers([row for row in rows if row.age_seconds <= seconds], len(stored) <= MAX_ROWS)
 
 
 class _Now:
@@ -274,11 +299,23 @@ class _Now:
         return max(0, self._us - then) / 1_000_000
 
 
-def _rows(tr: Transaction, subspace: Subspace, limit: int) -> Sequence[tuple[bytes, bytes]]:
+def _present(subspace: Subspace) -> tuple[bytes, bytes]:
+    """Return the range of the rows of workers."""
     span = subspace.range()
+    return span.start, span.stop
+
+
+def _served(subspace: Subspace) -> tuple[bytes, bytes]:
+    """Return the range of the rows that stay: after the others, where no tuple sorts."""
+    begin: bytes = subspace.key() + b"\xff"
+    return begin, begin + b"\xff"
+
+
+def _rows(
+    tr: Transaction, bounds: tuple[bytes, bytes], limit: int
+) -> Sequence[tuple[bytes, bytes]]:
     return [
-        (bytes(row.key), bytes(row.value))
-        for row in tr.snapshot.get_range(span.start, span.stop, limit)
+        (bytes(row.key), bytes(row.value)) for row in tr.snapshot.get_range(*bounds, limit=limit)
     ]
 
 

@@ -21,11 +21,11 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.columns import DURATION, FUTURE, NUMBER, PAST, TEXT, ValueKind, items, markup
+from fdbqueue.columns import DURATION, FUTURE, NUMBER, PAST, ValueKind, items, markup
 from fdbqueue.columns.items import DIED, PUSHED, ItemColumn, ItemRow, in_state
 from fdbqueue.columns.text import PREVIEW_CHARACTERS, clip, visible
 from fdbqueue.pages.forms import ItemsForm, search_field
-from fdbqueue.pages.item_columns import address_of, in_one_line
+from fdbqueue.pages.item_columns import address_of, holder, in_one_line
 from fdbqueue.pages.search import contains, died_of, worker_contains
 from fdbqueue.pages.values import Preview, preview, previewed
 from fdbqueue.service import Item, Queue
@@ -259,8 +259,7 @@ _COLUMNS = (
     ItemColumn(
         "worker",
         _("Worker"),
-        _of_known(lambda row: next(reversed(row.task.attempts.workers), None)),
-        TEXT,
+        holder,
         is_shown=in_state("leased"),
     ),
     ItemColumn(

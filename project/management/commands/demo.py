@@ -13,6 +13,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.core.servers.basehttp import ThreadedWSGIServer
+from django.urls import reverse
 
 from project.demo import jobs, past, server, user
 from project.demo.flows import Stream
@@ -58,6 +59,7 @@ class Command(BaseCommand):
         """Prepare what is missing, then serve."""
         chance = random.Random()
         jobs.be_quiet()
+        user.show_login()
         self._say("Preparing the database and the user...")
         call_command("migrate", verbosity=0)
         token = user.create_user()
@@ -116,6 +118,6 @@ def _addresses(port: int, token: str) -> str:
         "\nThe demo is running; Ctrl-C stops it.\n"
         f"REST API  {host}/api/queues/   token {token}\n"
         f"Swagger   {host}/api/docs/\n"
-        f"Pages     {host}/admin/\n"
+        f"Queues    {host}{reverse('admin:fdbqueue_queuename_changelist')}\n"
         f"Log in    user {user.NAME}, password {user.NAME}"
     )

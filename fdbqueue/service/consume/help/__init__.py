@@ -8,7 +8,8 @@
 3. **Collect**. The asker looks again and again. One transaction removes a handoff and its request,
    and pops the items. Leases are only read; their row goes with the next take or request.
 4. **Take over**. If for a while no process takes anything, the one whose request is the oldest
-   takes items for all; so does each that has waited for a second.
+   takes items for all; so does each that has waited for a second, and it tries until it has won or
+   was served, as if there were no help.
 
 Only the asker collects. Any process may serve an open request, and removes what has expired by its
 clock. Each depends on the row, or on the handoff, so of two one takes effect. A request is

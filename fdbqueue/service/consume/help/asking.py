@@ -13,7 +13,7 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import CorruptItem, OutcomeUnknown
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.combiner import CombinedBatch
-from fdbqueue.service.consume.contention import Contended
+from fdbqueue.service.consume.contention import MAX_HELP_SECONDS, Contended, sleep_before_retry
 from fdbqueue.service.consume.head import begin_state, parse_state
 from fdbqueue.service.consume.round import (
     MAX_ASKED_KEYS_BYTES,
@@ -54,8 +54,6 @@ _PATIENCE_COMMITS = 4.0
 _MIN_PATIENCE_SECONDS, _MAX_PATIENCE_SECONDS = 0.004, 0.5
 #: When to look for a handoff, in parts of the time it usually takes.
 _FIRST_LOOK, _NEXT_LOOK = 0.6, 0.25
-#: A process that has waited this long takes over, whatever others take.
-_MAX_WAIT_SECONDS = 1.0
 #: How much a new measurement counts in a running mean.
 _WEIGHT = 0.2
 
@@ -217,7 +215,7 @@ class Asking:
             if not request.lease_keys:
                 combined.let_go()
             place = functools.partial(self._place, request)
-            if wait.is_over(look, place) and self._take_over(combined, request, batch):
+            if wait.is_over(look, place) and self._take_over(combined, request, batch, wait):
                 return False
 
     def _look(
@@ -344,14 +342,24 @@ class Asking:
         return results
 
     def _take_over(
-        self, combined: CombinedBatch, request: HelpRequest, batch: Sequence[TakeRequest]
+        self,
+        combined: CombinedBatch,
+        request: HelpRequest,
+        batch: Sequence[TakeRequest],
+        wait: HandoffWait,
     ) -> bool:
-        """Take items for all help requests, as no process does; tell whether that worked."""
-        result = self._take_round(self._database, batch, combined, request)
-        if result is None:  # it conflicted
+        """Take items for all help requests, as no process does; tell whether that worked.
+
+        Once it has waited for too long, it races as if there were no help.
+        """
+        conflicts = 0
+        while (result := self._take_round(self._database, batch, combined, request)) is None:
             if not request.lease_keys:
                 combined.let_go()
-            return False
+            if not wait.is_too_long:
+                return False
+            conflicts += 1
+            sleep_before_retry(conflicts)
         if result.is_helped:
             return False
         combined.finish(result.results)
@@ -407,6 +415,11 @@ class HandoffWait:
         """How long it has taken."""
         return monotonic() - self._began
 
+    @property
+    def is_too_long(self) -> bool:
+        """Whether nobody seems to serve the request."""
+        return self.seconds > MAX_HELP_SECONDS
+
     def pause(self) -> None:
         """Sleep until it is worth looking."""
         time.sleep(min(self._pause, _MAX_PATIENCE_SECONDS))
@@ -423,7 +436,7 @@ class HandoffWait:
         now = monotonic()
         if taken != self._taken:
             self._taken, self._since = taken, now
-        if now - self._began > _MAX_WAIT_SECONDS:
+        if self.is_too_long:
             return True
         idle = now - self._since
         return idle > self._patience and idle > self._patience * (1 + place())

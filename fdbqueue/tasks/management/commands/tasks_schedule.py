@@ -15,8 +15,8 @@ from fdbqueue.tasks.schedules_by_hand import go_on, hold, named, run_now
 
 class Command(QueueCommand):
     help = (
-        "Have workers enqueue nothing for a schedule until it goes on, or run it once, now. What "
-        "was due while it was held is not made up for."
+        "Hold a schedule, let it go on, or run it once, now. What was due while it was held is "
+        "not made up for."
     )
     examples = """\
 examples:
