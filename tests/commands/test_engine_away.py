@@ -23,8 +23,10 @@ def away(tmp_path, settings):
         "ENGINE": "fdbqueue.engines.embedded",
         "OPTIONS": {"path": str(tmp_path / "away.sqlite3"), "durability": "normal"},
     }
-    fdbqueue.queue("mail").push_many([1, 2, 3])
+    fdbqueue.queue("mail").push_many([1, 2, 3, 4])
     fdbqueue.queue("mail").bury(fdbqueue.queue("mail").peek().id)
+    fdbqueue.queue("mail").lease(worker="dead:1", seconds=3_600)
+    fdbqueue.queue("mail").push(5, delay=3_600)
     (turn,) = tmp_path.glob("away.sqlite3*/turn")
     with turn.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -45,7 +45,7 @@ _MOST: dict[str, tuple[int, int]] = {
         (1, 15): "push nack_many ack_many pop_min pop_max wait_for_items group",
         (1, 20): "lease_min lease_max pop lease lease_ack together",
         (1, 30): "family_pop family_lease extend_many",
-        (2, 16): "remove bury push_shared result",
+        (2, 24): "remove bury push_shared result",
         (4, 24): "look redrive clear_state remove_many enqueue abort move",
         (4, 50): "enqueue_many abort_group",
         (4, 90): "give_back run_now",
@@ -529,6 +529,9 @@ class Client:
         fails = op["fails"] if "fails" in op else not item.value % 4
         if fails:
             self._intend({"do": "nack", "reason": reason, "delay": op.get("delay")}, [item.value])
+        if op.get("strike"):  # an interrupt ends the block
+            why = {"reason": "KeyboardInterrupt", "delay": op.get("delay")}
+            self._intend({"do": "nack", **why}, [item.value])
         simulated.running.sleep(op["rest"])
         if fails:
             raise error

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import queue
 import sqlite3
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from fdbqueue.engines.embedded import version_clock
@@ -93,6 +94,9 @@ class CommitRequest:
         self.mutations = mutations
         self.size = size
         self.deadline = deadline
+        #: Held by its thread while that waits for it, by ``with``, which no signal keeps from
+        #: letting go of it.
+        self.at_work = threading.Lock()
 
     def end(self, error: Exception | None) -> None:
         """Tell how it ended; what was told first counts, and telling it again does no harm."""

@@ -18,7 +18,9 @@ handler's (``KeyboardInterrupt``), or a ``MemoryError``. It leaves behind:
 - *of a leader*: nothing held. While SQLite writes, it closes the file (:meth:`Store.write`): that
   undoes what has not taken effect, and frees the turn; the next call opens it again. Its group is
   told 1021, wherever it stood: each finds out by its receipt, as after any unknown outcome. The
-  lead is free, who waits is woken, and so is who watches.
+  lead is free, who waits is woken, and so is who watches. If one more exception comes in the middle
+  of that, the next call in this process does the rest, or one that waits, within half a second:
+  that the leader has left is told by a lock (``at_work``).
 - *of one that waits*: its request ends with 1021, and is not begun any more.
 - *while the file is opened, closed or forked*: it is closed, and open to all again.
 
@@ -30,6 +32,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import math
 import queue
 import sqlite3
 import threading
@@ -58,6 +61,8 @@ _MAX_GROUP_COMMITS = 1_000  # each is checked against those before it
 #: SQLITE_READONLY, SQLITE_CORRUPT, SQLITE_CANTOPEN, SQLITE_NOTADB: later commits fail, too.
 _UNUSABLE = frozenset({8, 11, 14, 26})
 _QUIESCE_POLL_SECONDS = 0.001
+#: After how long one that waits looks whether the leader's thread has left without a word.
+_LOOK_SECONDS = 0.5
 #: After how many groups the log is made longer, and after how many its size is read.
 _GROUPS_BETWEEN_EXTENSIONS, _GROUPS_BETWEEN_LOG_CHECKS = 20, 100
 #: A larger commit is made by the connection that has room for it in its cache.
@@ -106,20 +111,20 @@ class Committer:
     def wait(self, request: CommitRequest) -> None:
         """Return when the request is done, having done the work if no other thread was."""
         try:
-            while not request.done:
-                self._seek_lead(request)
-                if self._leader is request:
-                    self._lead(request)
-                    self._leader = None
-                    if self._requests:
-                        self._pass_on()
-                elif not request.done:
-                    request.release()
-                    self._follow(request)
+            with request.at_work:
+                while not request.done:
+                    self._seek_lead(request)
+                    if self._leader is request:
+                        self._lead(request)
+                        self._leader = None
+                        if self._requests:
+                            self._pass_on()
+                    elif not request.done:
+                        request.release()
+                        self._follow(request)
         except BaseException:
             request.end(FDBError(1021))
-            if self._leader is request:
-                self._break_off()
+            self._free_left_lead()
             self._wake_all()
             raise
         finally:
@@ -128,13 +133,20 @@ class Committer:
                 self._waiters.remove(waiter)
             request.release()
 
-    def _break_off(self) -> None:
-        """Leave the lead, in the middle of a commit maybe: the group's outcome is unknown."""
-        group, self._group = self._group, None
-        for request in group.requests if group is not None else ():
-            request.end(FDBError(1021))
-        self._history = History()
-        self._leader = None
+    def _free_left_lead(self) -> None:
+        """Free the lead of a thread that an exception has taken out of it, in a commit maybe.
+
+        That thread does so itself, unless one more exception comes; then any other does. Nobody
+        leads before all of the group were told that its outcome is unknown.
+        """
+        with self._mutex:
+            leader = self._leader
+            if not isinstance(leader, CommitRequest) or leader.at_work.locked():
+                return
+            for request in self._group.requests if self._group is not None else ():
+                request.end(FDBError(1021))
+            self._group, self._history = None, History()
+            self._leader = None
         self._notify_watchers()
 
     def _wake_all(self) -> None:
@@ -144,7 +156,10 @@ class Committer:
 
     def is_led_by_this_thread(self) -> bool:
         """Tell whether this thread is in the middle of a commit: then a signal handler asks."""
-        return self._leader is not None and self._leading_thread == threading.get_ident()
+        leader = self._leader
+        if leader is None or self._leading_thread != threading.get_ident():
+            return False
+        return not isinstance(leader, CommitRequest) or leader.at_work.locked()
 
     def quiesce(self) -> None:
         """Keep every thread from committing until :meth:`resume`, by the same thread."""
@@ -174,6 +189,8 @@ class Committer:
 
     def _seek_lead(self, request: CommitRequest) -> None:
         """Take the lead, or register to be woken; neither if the request is done."""
+        if self._leader is not None:
+            self._free_left_lead()
         with self._mutex:
             if request.done:  # told just now, maybe: then it is not woken any more
                 return
@@ -188,13 +205,12 @@ class Committer:
     def _follow(self, request: CommitRequest) -> None:
         if request.waiter is None or self._leader is None:  # given up while it registered
             return
+        left = math.inf if request.deadline is None else request.deadline - monotonic()
         try:
-            if request.deadline is None:
-                request.waiter.get()
-            else:
-                request.waiter.get(timeout=max(0.0, request.deadline - monotonic()))
+            request.waiter.get(timeout=max(0.0, min(left, _LOOK_SECONDS)))
         except queue.Empty:
-            self.withdraw(request, FDBError(1031))
+            if left <= _LOOK_SECONDS:  # else it looks whether the leader has left
+                self.withdraw(request, FDBError(1031))
 
     def _pass_on(self) -> None:
         """Wake one that waits for the lead, which is free; one that is about to wait sees it."""

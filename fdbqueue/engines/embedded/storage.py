@@ -258,8 +258,11 @@ class Store:
             fcntl.flock(turn, fcntl.LOCK_UN)
             raise
         except BaseException as error:
-            with self._lock:
-                self._close()
+            self._ready = False  # first: if another signal comes in the middle, the next use closes
+            try:
+                self._close_if_broken()
+            finally:
+                self._close_if_broken()
             if not isinstance(error, sqlite3.Error):
                 raise
             logger.exception("a transaction did not end", extra={"path": self.path})
@@ -505,6 +508,12 @@ class Store:
         with contextlib.suppress(RuntimeError):  # not held any more
             while True:
                 self._opening.release()
+
+    def _close_if_broken(self) -> None:
+        """Close what a write has left, unless another thread has opened the file again."""
+        with self._lock:
+            if not self._ready:
+                self._close()
 
     def _close(self) -> None:
         """Close what is open, however far it was opened or closed; the next use opens it again."""
