@@ -21,7 +21,7 @@ from fdbqueue.exceptions import EngineUnavailable
 from tests.concurrency.clients import another
 from tests.engines.alone import alone
 from tests.engines.children import code_of, run, wait_until
-from tests.engines.interrupts import Preemption, handled_at_each_place
+from tests.engines.interrupts import Interrupt, Preemption, handled_at_each_place
 
 _DEADLINE_SECONDS = 60
 
@@ -137,6 +137,42 @@ def test_an_interrupted_leader_leaves_no_commit_behind(database, other):
         other()
     assert len(codes) > 100
     assert {None, 1021} == set(codes)
+
+
+@pytest.mark.parametrize("line", ["_free_left_lead", "_close_if_broken", "_wake_all"])
+def test_one_more_exception_where_the_first_is_seen_to(database, other, monkeypatch, line):
+    """Its thread leaves in the middle of that; others go on all the same, those who wait, too."""
+    follower, follow = _following(database)
+    owner = database.committer if hasattr(database.committer, line) else database._store
+    real, left = getattr(owner, line), [1]
+
+    def interrupted(*arguments):
+        if left and threading.current_thread() is threading.main_thread():
+            left.pop()
+            raise Interrupt
+        return real(*arguments)
+
+    def commit():
+        transaction = database.create_transaction()
+        transaction[b"mine"] = b"1"
+        transaction.commit().wait()
+
+    monkeypatch.setattr(owner, line, interrupted)
+    places = 0
+    for _ in _each_place(commit, follow, stride=3, within=("commits.py", "storage.py")):
+        places += 1
+        thread, future = follower
+        left.clear()
+        if thread.ident is None:
+            thread.start()
+        thread.join(_DEADLINE_SECONDS)
+        assert not thread.is_alive()
+        assert code_of(future) in {None, 1021}
+        alone(database)[b"after"] = b"%d" % places
+        other()
+        left.append(1)
+    left.clear()
+    assert places > 10
 
 
 def test_an_interrupted_commit_wakes_those_who_watch(database, start, other):
