@@ -80,7 +80,9 @@ class Emptying:
         seconds = math.inf if waits else _WAIT_SECONDS
         while batches.remaining > 0:
             with interrupts.allowed():
-                has_items = not waits or queue.wait_for_items(seconds, to_lease=to_lease)
+                has_items = not waits or queue.wait_for_items(
+                    seconds, to_lease=to_lease, waits_while=lambda: not interrupts.is_pending
+                )
             if self._follow and not has_items:
                 continue
             batch = batches.next()

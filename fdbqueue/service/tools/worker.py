@@ -55,6 +55,7 @@ Outcome = Literal["handled", "failed", "lost"]
 
 #: How long to wait for items that a limit keeps back, before looking whether it still does.
 _WAIT_SECONDS = 2.0
+_LET_IN_SECONDS = 20.0
 #: How long one wait lasts at most: a signal right before it is handled only when it ends.
 _SIGNAL_SECONDS = 0.5
 #: How long a worker that one of its threads ends waits for what the others lease or acknowledge.
@@ -332,8 +333,13 @@ class Worker:
 
     def _wait_for_items(self, seconds: float = math.inf) -> None:
         """Wait until there may be an item, or the work is to end; it looks for that each second."""
-        with self._let_in():
-            self._queue.wait_for_items(seconds, to_lease=True, waits_while=self._goes_on)
+        is_over = False
+        while not is_over and self._goes_on():
+            with self._let_in():  # again and again: a finalizer may swallow what a signal raises
+                is_over = self._queue.wait_for_items(
+                    min(seconds, _LET_IN_SECONDS), to_lease=True, waits_while=self._goes_on
+                )
+            is_over |= seconds < _LET_IN_SECONDS
 
     def _is_at_work(self) -> bool:
         """Tell whether items run, or are being leased."""
