@@ -36,7 +36,7 @@ SIXTEEN = 1, 16
 _WAITING, _PUSHES, _SETTLE_SECONDS = 4, 1_000, 0.3
 _TIMEOUT_SECONDS = 120
 #: How many workers are idle at once, for how long, and what one may ask of the engine meanwhile.
-IDLE_WORKERS, IDLE_SECONDS = (1, 8, 64), (120, 60, 2)
+IDLE_WORKERS, IDLE_SECONDS = (1, 8, 64), (120, 60, 8)
 MOST_A_SECOND = {"transactions": 0.4, "reads": 4.0}
 
 _BARS = ("no bar", "at least 1.5")

@@ -71,7 +71,7 @@ class Demo:
     @property
     def address(self) -> str:
         """The address that it has printed, without a slash at the end."""
-        found = re.search(r"^Pages +(http://\S+)/admin/$", "\n".join(self.lines), re.MULTILINE)
+        found = re.search(r"^Queues +(http://\S+?)/admin/\S*$", "\n".join(self.lines), re.MULTILINE)
         assert found, self.lines
         return found[1]
 

@@ -72,7 +72,12 @@ LEFT_OUT = {
     ),
     "it is to come": (
         *("*(tr)", "*(not_before)", "*(beside)", "*(waits_while)", "*(reason)", "*(worker)"),
-        *("*(died_before)", "SeveralQueues.requeue", "SeveralQueues.count*"),
+        *(
+            "*(died_before)",
+            "Queue.clear_state(limit)",
+            "SeveralQueues.requeue",
+            "SeveralQueues.count*",
+        ),
         *("*.give_back*", "*.run_now*"),
         *("Queue.prepare*", "Queue.p[oe]*_m[ia][nx]*", "Queue.lease_m[ia][nx]*", "Queue.leased*"),
         *("Queue.*_many(once)", "Queue.push_batch(once)", "Queue.extend(once)", "*(to_lease)"),
@@ -93,7 +98,7 @@ LEFT_OUT = {
         *("FdbQueueBackend.queue", "*.refresh", "GroupResult.*"),
         *("TaskWorker(names)", "TaskWorker(excluded)", "TaskWorker(limit)", "TaskWorker.stop"),
         *("abort(*", "is_aborted", "group_result*", "abort_group(*"),
-        *("option codec", "option choices", "option max_value_bytes"),
+        *("option attention_seconds", "option codec", "option choices", "option max_value_bytes"),
     ),
 }
 
