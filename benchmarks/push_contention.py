@@ -129,7 +129,7 @@ def idle(plan: Plan) -> Iterator[Line]:
 
 
 def _idle_workers(plan: Plan, workers: int) -> Iterator[Line]:
-    """What a worker without tasks asks of the engine, the median of so many: counted, not timed."""
+    """Count what one of so many workers asks of the engine while it has no tasks, the median."""
     seconds = plan.sized(*IDLE_SECONDS)
     with contextlib.ExitStack() as stack:
         backend = our_backend(plan, ("idle", str(workers)))

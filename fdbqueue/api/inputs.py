@@ -96,6 +96,11 @@ def _reason(**options: Any) -> TextField:
     return TextField(allow_blank=True, max_length=1_000, **options)
 
 
+def _ids(**options: Any) -> LimitedList:
+    """Return the field of the ids of items, as many as one request may name."""
+    return LimitedList(child=IdField(), max_length=conf.MAX_ITEMS_A_REQUEST, **options)
+
+
 class PauseBody(Input):
     """Why the queue is paused."""
 
@@ -332,12 +337,8 @@ class BuryBody(Input):
 class RedriveBody(Input):
     """Which dead letters to requeue."""
 
-    ids = LimitedList(
-        child=IdField(),
-        allow_null=True,
-        default=None,
-        max_length=conf.MAX_ITEMS_A_REQUEST,
-        help_text="The ids of the dead letters; null for all.",
+    ids = _ids(
+        allow_null=True, default=None, help_text="The ids of the dead letters; null for all."
     )
     reason = _reason(
         allow_null=True,
@@ -357,12 +358,7 @@ class GiveBackBody(Input):
         {"not": {"anyOf": [{"required": ["ids"]}, {"required": ["worker"]}]}}
     )
 
-    ids = LimitedList(
-        child=IdField(),
-        required=False,
-        max_length=conf.MAX_ITEMS_A_REQUEST,
-        help_text="The ids of the items.",
-    )
+    ids = _ids(required=False, help_text="The ids of the items.")
     worker = TextField(
         required=False,
         max_length=MAX_WORKER_CHARACTERS,
@@ -391,11 +387,9 @@ class GiveBackBody(Input):
 class RunNowBody(Input):
     """Which delayed items to make ready now."""
 
-    ids = LimitedList(
-        child=IdField(),
+    ids = _ids(
         allow_null=True,
         default=None,
-        max_length=conf.MAX_ITEMS_A_REQUEST,
         help_text="The ids of the items; null for all that are delayed.",
     )
     limit = LimitField(

@@ -17,7 +17,7 @@ from fdbqueue.management.formats import item_count
 from fdbqueue.management.signals import DeferredInterrupts
 from fdbqueue.service import Batcher, Mover, Queue, SeveralQueues
 
-#: How long one wait for items lasts, so that Ctrl-C is noticed. Pushed items end it at once.
+#: How long to wait for items that a limit keeps back, before looking whether it still does.
 _WAIT_SECONDS = 2.0
 _SHOWN_IDS = 5
 

@@ -104,7 +104,7 @@ def test_an_item_that_is_gone(call):
     mail.pop()
     for arguments in ((), ("--json",)):
         assert call("queue_show", "mail", gone, *arguments, code=1) == (
-            f"'mail' has no item '{gone}': it was taken or removed, or a drain holds it."
+            f"'mail' has no item '{gone}': it was taken or removed, or is on its way."
         )
 
 

@@ -133,6 +133,11 @@ class Committer:
                 self._waiters.remove(waiter)
             request.release()
 
+    def _is_left(self) -> bool:
+        """Tell whether an exception has taken the thread that leads out of that."""
+        leader = self._leader
+        return isinstance(leader, CommitRequest) and not leader.at_work.locked()
+
     def _free_left_lead(self) -> None:
         """Free the lead of a thread that an exception has taken out of it, in a commit maybe.
 
@@ -140,8 +145,7 @@ class Committer:
         leads before all of the group were told that its outcome is unknown.
         """
         with self._mutex:
-            leader = self._leader
-            if not isinstance(leader, CommitRequest) or leader.at_work.locked():
+            if not self._is_left():
                 return
             for request in self._group.requests if self._group is not None else ():
                 request.end(FDBError(1021))
@@ -156,10 +160,8 @@ class Committer:
 
     def is_led_by_this_thread(self) -> bool:
         """Tell whether this thread is in the middle of a commit: then a signal handler asks."""
-        leader = self._leader
-        if leader is None or self._leading_thread != threading.get_ident():
-            return False
-        return not isinstance(leader, CommitRequest) or leader.at_work.locked()
+        is_led = self._leader is not None and self._leading_thread == threading.get_ident()
+        return is_led and not self._is_left()
 
     def quiesce(self) -> None:
         """Keep every thread from committing until :meth:`resume`, by the same thread."""
@@ -189,7 +191,7 @@ class Committer:
 
     def _seek_lead(self, request: CommitRequest) -> None:
         """Take the lead, or register to be woken; neither if the request is done."""
-        if self._leader is not None:
+        if self._leader is not None and self._is_left():
             self._free_left_lead()
         with self._mutex:
             if request.done:  # told just now, maybe: then it is not woken any more

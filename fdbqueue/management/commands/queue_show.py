@@ -56,5 +56,5 @@ def _read_item(queue: Queue, item_id: str) -> ItemRow:
         raise usage_error(f"{text} is not the id of an item of {queue.name!r}.") from error
     except ItemNotFound as error:
         raise failure(
-            f"{queue.name!r} has no item {item_id!r}: it was taken or removed, or a drain holds it."
+            f"{queue.name!r} has no item {item_id!r}: it was taken or removed, or is on its way."
         ) from error

@@ -53,9 +53,9 @@ logger = get_logger(__name__)
 #: What became of an item that was worked on.
 Outcome = Literal["handled", "failed", "lost"]
 
-#: How long to wait for items that a limit keeps back, before looking whether it still does.
-_WAIT_SECONDS = 2.0
-_LET_IN_SECONDS = 20.0
+#: How long to wait for items that a limit keeps back, before looking whether it still does; and for
+#: any, before letting in again what a signal raises: a finalizer may have swallowed that.
+_WAIT_SECONDS, _LET_IN_SECONDS = 2.0, 20.0
 #: How long one wait lasts at most: a signal right before it is handled only when it ends.
 _SIGNAL_SECONDS = 0.5
 #: How long a worker that one of its threads ends waits for what the others lease or acknowledge.
@@ -335,7 +335,7 @@ class Worker:
         """Wait until there may be an item, or the work is to end; it looks for that each second."""
         is_over = False
         while not is_over and self._goes_on():
-            with self._let_in():  # again and again: a finalizer may swallow what a signal raises
+            with self._let_in():
                 is_over = self._queue.wait_for_items(
                     min(seconds, _LET_IN_SECONDS), to_lease=True, waits_while=self._goes_on
                 )
