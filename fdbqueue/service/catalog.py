@@ -20,7 +20,7 @@ from fdbqueue.service import transactions, tuples
 from fdbqueue.service.consume.consumer import Consumers
 from fdbqueue.service.consume.pauses import Pausing
 from fdbqueue.service.consume.ring import Ring, Source
-from fdbqueue.service.consume.several_poppers import SeveralGroup
+from fdbqueue.service.consume.several_take import SeveralGroup
 from fdbqueue.service.idempotency import Responses
 from fdbqueue.service.names import (
     NAME,

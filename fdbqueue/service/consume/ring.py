@@ -1,4 +1,4 @@
-"""Which queues a transaction meets, one after the other: of a list, or members of families."""
+"""Which members of families come next: the way of a process round their indexes."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ import itertools
 import os
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import FormatMismatch
 from fdbqueue.logs import get_logger
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.storage.family_index import NOW, FamilyKeys, IndexRow, Member, Prospect
+from fdbqueue.service.storage.family_index import NOW, FamilyKeys, IndexRow, Prospect
 from fdbqueue.steady import monotonic
 
 if TYPE_CHECKING:
@@ -25,8 +24,8 @@ logger = get_logger(__name__)
 
 #: How many rows a page has.
 PAGE_ROWS = 100
-#: Hints that are kept for the next transaction.
-_MAX_HINTS = 1_000
+#: Names that are kept for the next transaction.
+_MAX_NAMES = 1_000
 #: For how long a member is set aside that was written under other settings.
 _ASIDE_SECONDS = 60.0
 #: So many are remembered; if there are more, all are looked at again.
@@ -46,7 +45,7 @@ class Hint(NamedTuple):
     """A queue to look at, and the keys of its rows that go once that is done."""
 
     name: str
-    passing: tuple[bytes, ...]
+    passing: tuple[bytes, ...] = ()
 
 
 class Ring:
@@ -59,13 +58,13 @@ class Ring:
         plain: Names of queues that are looked at in each circle.
         sources: The families.
         page_rows: How many rows a page has.
-        keeps_hints: Whether what is left of a page is for the next transaction; else that reads the
+        keeps_names: Whether what is left of a page is for the next transaction; else that reads the
             rows again, because members that others have brought to a limit have none by then.
 
     Attributes:
         plain: As given.
         sources: As given, but for the members that are set aside.
-        page_rows, keeps_hints: As given.
+        page_rows, keeps_names: As given.
     """
 
     def __init__(
@@ -74,11 +73,11 @@ class Ring:
         sources: Sequence[Source],
         *,
         page_rows: int = PAGE_ROWS,
-        keeps_hints: bool = True,
+        keeps_names: bool = True,
     ) -> None:
         self.plain = plain
         self.page_rows = page_rows
-        self.keeps_hints = keeps_hints
+        self.keeps_names = keeps_names
         #: Until when members are set aside, by the monotonic clock.
         self._aside: dict[str, float] = {}
         self.sources = tuple(
@@ -93,10 +92,17 @@ class Ring:
 
     def restart_after_fork(self) -> None:
         """Begin anywhere, in a forked process or a new one."""
-        #: What was read of a page and not visited yet.
-        self.hints: deque[Hint] = deque(maxlen=_MAX_HINTS)
+        #: What was read of a page, and nobody has met yet.
+        self.names: deque[str] = deque(maxlen=_MAX_NAMES)
         #: The stretch that is read next, and the key from which on; empty for its beginning.
         self.at = self.anywhere()
+
+    def next_name(self) -> str | None:
+        """Return the next queue of a page that was read, None if there is none."""
+        try:
+            return self.names.popleft()
+        except IndexError:  # another thread may have been faster
+            return None
 
     def anywhere(self) -> tuple[int, bytes]:
         """Return any place of the circle."""
@@ -122,43 +128,10 @@ class Ring:
         return fits(name) and not (self._aside and self._is_aside(name))
 
 
-class ListWalk:
-    """The way of one transaction over a list of queues, in its order. Strict.
-
-    The queues before the one that gives have nothing to take when the transaction commits.
-
-    Args:
-        names: Their names.
-        in_turn: Whether the requests take from one after the other, round and round; else all from
-            the first that has items.
-    """
-
-    is_strict = True
-    #: A round reads by itself whether the family of a member is paused.
-    pauses: Mapping[bytes, Any] = MappingProxyType({})
-
-    def __init__(self, names: Iterable[str], *, in_turn: bool) -> None:
-        self.in_turn = in_turn
-        self._left = deque(names)
-
-    def next(self, count: int) -> list[Hint]:
-        """Return the next queues; fewer if all were met."""
-        return [Hint(self._left.popleft(), ()) for _ in range(min(count, len(self._left)))]
-
-    def again(self, hint: Hint) -> None:
-        """Meet a queue again, as the next one."""
-        self._left.appendleft(hint.name)
-
-    def passes_over(self, *_: object) -> bool:
-        """Tell whether a queue of another format is passed over: none is."""
-        return False
-
-
 class Walk:
     """The way of one transaction over a ring, on which it meets each queue once.
 
-    It passes over the members of families that are paused. That is read at its beginning, and not
-    awaited for the queues that it meets first if their names are at hand: these give nothing then.
+    It passes over the members of families that are paused.
 
     Args:
         ring: The ring.
@@ -166,22 +139,16 @@ class Walk:
         to_lease: Whether items are to be leased.
 
     Attributes:
-        pauses: The reads of whether families are paused, by their keys.
+        to_lease: As given.
+        is_over: Whether everything was met.
     """
-
-    is_strict, in_turn = False, True
 
     def __init__(self, ring: Ring, tr: Transaction, *, to_lease: bool) -> None:
         self._ring = ring
         self._tr = tr.snapshot
-        self._to_lease = to_lease
+        self.to_lease = to_lease
         #: The moment of its first page; 0 before.
         self._now = 0
-        self.pauses: dict[bytes, Any] = {}
-        for source in ring.stretches:  # a comprehension would be one more call of each take
-            if source is not None:
-                self.pauses[source.keys.paused] = self._tr[source.keys.paused]
-        self._passed: list[Source] | None = None
         self._met: dict[str, Hint] = {}
         #: What is left of the page, and the stretch that it is of.
         self._page: deque[Hint] = deque()
@@ -193,41 +160,37 @@ class Walk:
         self._later: dict[int, bytes | None] = {}
         #: Whether the rows READY of the stretch are read.
         self._is_read = False
-        #: Whether everything was met.
-        self.is_closed = False
+        #: Whether all is read; then what is left of the page is the rest.
+        self._is_closed = False
+        self.is_over = False
+
+    @property
+    def met(self) -> int:
+        """How many queues it has met."""
+        return len(self._met)
 
     def next(self, count: int) -> list[Hint]:
-        """Return the next queues; fewer if all were met."""
+        """Return the next queues; fewer if a page ends, none if all were met."""
         found: list[Hint] = []
-        passed = self._paused() if self._met else ()
         while len(found) < count:
-            try:
-                hint = self._page.popleft() if self._page else self._ring.hints.popleft()
-            except IndexError:  # there is none any more: another walk may have been faster
-                hint = None
+            hint = self._left()
             if hint is not None:
-                if hint.name in self._met:
-                    continue
-                if not (passed and any(one.fits(hint.name) for one in passed)):
+                if hint.name not in self._met:
                     self._met[hint.name] = hint
                     found.append(hint)
-            elif self.is_closed:
+            elif found or self._is_closed:
+                self.is_over = self._is_closed
                 break
             else:
                 self._read_page()
         return found
 
-    def _paused(self) -> Sequence[Source]:
-        if self._passed is None:
-            stretches = [source for source in self._ring.stretches if source is not None]
-            self._passed = [one for one in stretches if self.pauses[one.keys.paused].present()]
-        return self._passed
-
-    def passes_over(self, member: Member | None, name: str, error: FormatMismatch) -> bool:
-        """Set a member aside, as :meth:`Ring.set_aside` does; tell whether it is one."""
-        if member is not None:
-            self._ring.set_aside(name, error)
-        return member is not None
+    def _left(self) -> Hint | None:
+        """Return the next that was read already, None if there is none."""
+        if self._page:
+            return self._page.popleft()
+        name = self._ring.next_name()
+        return None if name is None else Hint(name)
 
     def again(self, hint: Hint) -> None:
         """Meet a queue again, as the next one."""
@@ -238,16 +201,16 @@ class Walk:
         """Let the next walk go on from here.
 
         Without the commit the queues that this one has met come again, behind the rest of the page.
+        Those that have rows LATER are read again with the next page.
         If the ring keeps no hints, the next walk begins at any place then: the process that was in
         the way takes what comes next here.
         """
-        if not self._ring.keeps_hints:
+        if not self._ring.keeps_names:
             self._ring.at = self._first_left() if is_committed else self._ring.anywhere()
             return
         self._ring.at = self._at
-        self._ring.hints.extend(self._page)
-        if not is_committed:
-            self._ring.hints.extend(itertools.islice(self._met.values(), _MAX_HINTS))
+        left = self._page if is_committed else [*self._page, *self._met.values()]
+        self._ring.names.extend([hint.name for hint in left if not hint.passing])
 
     def _first_left(self) -> tuple[int, bytes]:
         """Return where the first member of the page is that was not met, or the next page."""
@@ -264,15 +227,16 @@ class Walk:
         self._page_of, most = place, self._ring.page_rows
         source = self._ring.stretches[place]
         if source is None:
-            self._page.extend(Hint(name, ()) for name in self._ring.plain)
+            self._page.extend(map(Hint, self._ring.plain))
             self._go_on()
             return
         keys, since = source.keys, self._later.get(place, b"")
+        pause = self._tr[keys.paused]
         later: Any = ()
         if since is not None:
             later = self._tr.get_range(*keys.later(since or None, self._now), limit=most)
         reads = [] if self._is_read else self._begin_rows(keys, begin)
-        if source in self._paused():
+        if pause.present():
             self._go_on()
             return
         ready = itertools.islice(itertools.chain.from_iterable(reads), most)
@@ -290,7 +254,7 @@ class Walk:
         end = b""
         if self._is_back and self._at[0] == self._start[0]:
             end = self._start[1]
-        ranges = keys.open_ranges(self._now, to_lease=self._to_lease)
+        ranges = keys.open_ranges(self._now, to_lease=self.to_lease)
         cut = [(max(begin, first), min(end or stop, stop)) for first, stop in ranges]
         most = self._ring.page_rows
         return [self._tr.get_range(*one, limit=most) for one in cut if one[0] < one[1]]
@@ -300,13 +264,13 @@ class Walk:
         self._is_read = False
         place = self._at[0]
         if self._is_back and place == self._start[0]:
-            self.is_closed = True
+            self._is_closed = True
             return
         place = (place + 1) % len(self._ring.stretches)
         self._at = place, b""
         if place == self._start[0]:
             self._is_back = True
-            self.is_closed = not self._start[1]
+            self._is_closed = not self._start[1]
 
 
 def _hints_of(source: Source, rows: Sequence[IndexRow]) -> list[Hint]:
@@ -322,25 +286,17 @@ class Walking:
     """The walks of one transaction's attempts, for a ``with`` block that ends after its commit.
 
     Args:
-        ring: The ring; None for walks over a list, which leave nothing.
-        names: The names of the list.
-        in_turn: As for :class:`ListWalk`.
+        ring: The ring.
         to_lease: Whether items are to be leased.
     """
 
-    def __init__(
-        self, ring: Ring | None, names: Sequence[str], *, in_turn: bool, to_lease: bool
-    ) -> None:
+    def __init__(self, ring: Ring, *, to_lease: bool) -> None:
         self._ring = ring
-        self._names = names
-        self._in_turn = in_turn
         self._to_lease = to_lease
         self._walk: Walk | None = None
 
-    def begin(self, tr: Transaction) -> Walk | ListWalk:
+    def begin(self, tr: Transaction) -> Walk:
         """Begin the walk of an attempt; the one before it has failed."""
-        if self._ring is None:
-            return ListWalk(self._names, in_turn=self._in_turn)
         if self._walk is not None:
             self._walk.end(is_committed=False)
         self._walk = Walk(self._ring, tr, to_lease=self._to_lease)

@@ -1,65 +1,360 @@
-"""Take items from one of several queues: a list of them, or members of families by their index.
+"""Take items from one of several queues: find the queue, then take from it.
 
-How a take goes, without a transaction of the caller's:
+How a call goes, without a transaction of the caller's:
 
-1. **Combine** the threads of the process that take from these queues at this end.
-2. **Walk and visit.** The transaction meets the queues on its walk (:mod:`ring`), and serves a
-   round in each, up to the first that gives (:mod:`visits`). All items of a request come from one
-   queue, in its order.
+1. **Find** (:class:`Finder`) a queue that may have something, in one transaction for all threads of
+   the process that ask meanwhile. Nothing is taken.
 
-   *In order*, all requests go to the first queue, and those that it does not serve to the next. *In
-   turn*, the walk begins after the queue that gave last. Both are strict: at the commit, the queues
-   before the one that gave had nothing, or were paused. Of families see :mod:`several_poppers`.
-3. **Commit**, all or nothing; after a conflict again. After two, each thread takes by the poppers
-   of the queue that the last attempt took from for it; the queues before it were empty when 2 read
-   them. If nothing is left there, 1 begins again.
-4. **None** is returned if all queues have nothing, at one moment. A transaction that has requeued
-   too much is committed, and 1 begins again.
-5. **Wait** at the watches of all queues (:mod:`waiting`).
+   *A list*: it looks at the queues in their order, 25 at a time, up to the first that may give. *In
+   turn* the order begins after the queue that gave last, and each thread gets another one.
 
-In a transaction of the caller's there is 2 alone. Under an idempotency key a thread does 2 and 3 by
-itself, and depends on the place of the key's response: of two calls only one takes items.
+   *Families*: each member that the index names (:mod:`fdbqueue.service.storage.family_index`) has
+   one turn in each *circle*, the way of this process over all that have a row (:mod:`ring`). The
+   first try of a call takes the next name as it is; those after it look, at 25 names at a time. If
+   a member has nothing, or nothing that its limits allow, the transaction removes its rows; if it
+   has something later, a new row says when, or for whom (:mod:`prospect`). Rows whose moment has
+   come become READY. The transaction depends on the rows that it removes, and each writer that
+   gives a member something new writes one of them: so no row is ever missing.
+2. **Take** from that queue, as a call on it alone does, by its poppers (:mod:`poppers`). If it gives
+   nothing, 1 again.
+3. **None** is returned if a look at all queues, in one transaction, found nothing. One that has
+   looked at a thousand members, or for a second, is committed with the rows that it replaced, and 1
+   begins again; then each member had nothing when it was looked at.
+4. **Wait** at the watches of all queues (:mod:`waiting`); for families at one for pops and one for
+   leases: the keys WAKE, of which every writer of a row changes one, and the first row LATER.
+
+So a list is strict when it is looked at: then the queues before the one that gives have nothing.
+
+In a transaction of the caller's, and under an idempotency key, 1 and 2 are one transaction. From a
+list it takes in order, and depends on what it has found empty, as takes from each queue do. From
+families it looks at all names that it meets; that there was nothing makes the caller's depend on
+the whole index. A call under a key depends on the place of the key's response, which is one for all
+queues of a catalog: of two calls only one takes items.
 
 What is left behind by
 
-- *an error of one queue*: its requests get it, and nothing is taken for them;
-- *an interrupt*: while something may have been taken, it has ``outcome_known`` False, and a helper
-  requeues the items; under an idempotency key the same call returns them;
-- *an unknown commit, a fork, a process that dies*: as for one queue.
+- *an error of one queue*: nothing of the others. A member of another format is set aside for a
+  minute; a list says the error;
+- *an interrupt, a deadline, a crash*: as for one queue, from 2; before that nothing, or the rows.
+  The circle may miss some names once;
+- *an unknown commit of 1*: nothing: it is looked again;
+- *a fork*: the child begins a way of its own;
+- *a pause of a member*: no row once it was looked at; resuming writes it. Rows of a family that is
+  paused stay;
+- *a clock far ahead*: rows of moments that are too late, at which others look at once;
+- *a writer that does not know the catalog*: no row, until ``recount``.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
 import math
 import operator
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Database, Transaction
-from fdbqueue.exceptions import InvalidInput
+from fdbqueue.exceptions import FormatMismatch, InvalidInput
 from fdbqueue.service import instrumentation
-from fdbqueue.service.consume import expiry
-from fdbqueue.service.consume.consumer import Consumer, TakeOnce
+from fdbqueue.service.clock import LAST_MOMENT
+from fdbqueue.service.combiner import CombinedBatch, Combiner, SharedOperation
+from fdbqueue.service.consume.consumer import Consumer, TakeOnce, first_with_items, looks_at
 from fdbqueue.service.consume.contention import sleep_before_retry
-from fdbqueue.service.consume.ring import Walking
-from fdbqueue.service.consume.round import TakeRequest
-from fdbqueue.service.consume.several_poppers import SeveralGroup
-from fdbqueue.service.consume.visits import Served, SeveralRequest, Visit
-from fdbqueue.service.consume.waiting import ItemWait, deadline_after
+from fdbqueue.service.consume.poppers import restarts_after_fork
+from fdbqueue.service.consume.prospect import READ_AT_ONCE
+from fdbqueue.service.consume.ring import PAGE_ROWS, Hint, Ring, Walk, Walking, begin_index_look
+from fdbqueue.service.consume.round import Requeue, TakeRequest
+from fdbqueue.service.consume.waiting import ItemWait, ItemWatch, deadline_after
 from fdbqueue.service.idempotency import KeyedCall, Responses, SavedResponses, is_replayed
 from fdbqueue.service.instrumentation import Operation
 from fdbqueue.service.items import Item
 from fdbqueue.service.storage.item_keys import End, Loaded
-from fdbqueue.service.transactions import run
+from fdbqueue.service.transactions import run, unlimited
 from fdbqueue.steady import monotonic
 
-T = TypeVar("T")
-P = ParamSpec("P")
+#: A transaction ends after so many looks, or seconds.
+MAX_LOOKS, _MAX_SECONDS = 1_000, 1.0
+#: A call sleeps before its third look, and before each after it.
+_SLEEPS_AFTER = 2
 
-#: A call sleeps before the third turn, and before each after it.
-_SLEEPS_AFTER_TURNS = 2
-_WROTE = operator.attrgetter("wrote")
+
+class FindRequest(SharedOperation):
+    """One thread asks for a queue that may have something.
+
+    Attributes:
+        names: The names of a list of queues; empty for families by their index.
+        leases: Whether it leases.
+        looks: Whether members are to be looked at before they are named.
+    """
+
+    __slots__ = ("leases", "looks", "names")
+
+    def __init__(self, names: tuple[str, ...], *, leases: bool, looks: bool) -> None:
+        self.names = names
+        self.leases = leases
+        self.looks = looks
+
+
+class Found(NamedTuple):
+    """What a transaction has found.
+
+    Attributes:
+        names: The queues that may have something, for one request after the other.
+        is_over: Whether there are no others.
+    """
+
+    names: Sequence[str]
+    is_over: bool
+
+
+class SeveralGroup:
+    """What the calls of this process share that take from the same several queues.
+
+    Args:
+        database: Where they are.
+        open_queue: Returns what takes from the queue with a name.
+        ring: Where the process is on its way round families; None for lists of queues.
+        in_turn: Whether queues take turns: of a list, each call begins behind the one that gave
+            last.
+        facts: What else calls under one idempotency key must have in common besides the names.
+
+    Attributes:
+        database: As given, without a time limit.
+        consumer: ``open_queue``, as given.
+        ring: As given.
+        facts: As given, and whether queues take turns.
+        last: The queue that gave last.
+        finder: Finds the queue to take from.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        open_queue: Callable[[str], Consumer],
+        ring: Ring | None = None,
+        *,
+        in_turn: bool = False,
+        facts: tuple[bool, ...] = (),
+    ) -> None:
+        self.database: Database = unlimited(database)
+        self.consumer = open_queue
+        self.ring = ring
+        self.in_turn = in_turn
+        self.facts = (*((True,) if in_turn else ()), *facts)
+        self.last = ""
+        self._sources = () if ring is None else ring.sources
+        self.finder = Finder(self)
+        look = functools.partial(begin_index_look, sources=self._sources)
+        watch = functools.partial(ItemWatch, self.database, is_told=True)
+        self._watch = watch(functools.partial(look, to_lease=False))
+        self._lease_watch = watch(functools.partial(look, to_lease=True))
+        restarts_after_fork(self)
+
+    def restart_after_fork(self) -> None:
+        """Start again in a forked process."""
+        self.finder.combiner.restart_after_fork()
+        if self.ring is not None:
+            self.ring.restart_after_fork()
+        self._watch.restart_after_fork()
+        self._lease_watch.restart_after_fork()
+
+    def _plain(self, names: Sequence[str]) -> Sequence[str]:
+        """Return the queues that are known by their names."""
+        return names if self.ring is None else self.ring.plain
+
+    def watches(self, names: Sequence[str] = (), *, to_lease: bool) -> tuple[ItemWatch, ...]:
+        """Return where to wait for items to pop, or to lease.
+
+        Args:
+            names: The names of a list.
+            to_lease: Whether to lease.
+        """
+        groups = [self.consumer(name).group for name in self._plain(names)]
+        own = self._lease_watch if to_lease else self._watch
+        found = [group.lease_watch if to_lease else group.watch for group in groups]
+        return (own, *found) if self._sources else tuple(found)
+
+    def in_order(self, names: Sequence[str]) -> Sequence[str]:
+        """Return the names of a list in the order in which a call asks the queues."""
+        if self.in_turn and self.last in names:
+            at = names.index(self.last) + 1
+            return [*names[at:], *names[:at]]
+        return names
+
+    def depend(self, tr: Transaction) -> None:
+        """Let a transaction depend on there being no member that has something to take."""
+        for source in self._sources:
+            tr.add_read_conflict_range(*source.keys.bounds)
+            tr.add_read_conflict_key(source.keys.paused)
+
+    def has_items(self, tr: Transaction, names: Sequence[str] = (), *, to_lease: bool) -> bool:
+        """Tell whether a queue may have something to pop, or to lease.
+
+        So as long as there are rows of members that had nothing: the next take replaces these, and
+        only then there is a moment or a change to wait for.
+        """
+        look = begin_index_look(tr, self._sources, to_lease=to_lease)
+        plain = [*map(self.consumer, self._plain(names))]
+        return first_with_items(tr, plain, to_lease=to_lease) is not None or look().is_now
+
+    def look_at(
+        self, tr: Transaction, walk: Walk, count: int, *, looks: bool, replaces_rows: bool
+    ) -> list[Hint]:
+        """Look at the next members on a walk, and replace rows of those that have nothing.
+
+        Args:
+            tr: The transaction.
+            walk: The walk; there is nothing more on it once it is closed.
+            count: The most members.
+            looks: Whether to look at all; else at those with rows of moments that have come.
+            replaces_rows: Whether to replace rows.
+
+        Returns:
+            Those that may have something.
+        """
+        hints = walk.next(count)
+        asked = [hint for hint in hints if looks or hint.passing]
+        if not asked:
+            return hints
+        nothing = set()
+        begun = looks_at(tr, [self.consumer(hint.name) for hint in asked])
+        for hint, (consumer, look) in zip(asked, begun, strict=True):
+            member = consumer.taker.store.tables.member
+            try:
+                prospect = look.settle().prospect(to_lease=walk.to_lease)
+            except FormatMismatch as error:
+                if not self.passes_over(consumer, error):
+                    raise
+                nothing.add(hint.name)
+                continue
+            if not prospect.is_now:
+                nothing.add(hint.name)
+            if member is None or not replaces_rows:
+                continue
+            if not prospect.is_now and not look.is_with_family:
+                member.replace_rows(tr, prospect, hint.passing)
+            elif prospect.is_now and hint.passing:
+                member.promote(tr, hint.passing)
+        return [Hint(hint.name) for hint in hints if hint.name not in nothing]
+
+    def passes_over(self, consumer: Consumer, error: FormatMismatch) -> bool:
+        """Set a member that is not named aside, as :meth:`Ring.set_aside` does; tell whether so."""
+        is_member = consumer.taker.store.tables.member is not None
+        if self.ring is None or not is_member or consumer.name in self.ring.plain:
+            return False
+        self.ring.set_aside(consumer.name, error)
+        return True
+
+    def later(self, tr: Transaction, names: Sequence[str] = ()) -> list[Consumer]:
+        """Return the queues of a list; of families the members that may have something later.
+
+        Of these the first, ``MAX_LOOKS`` at most.
+        """
+        rows = [
+            row
+            for source in self._sources
+            for row in source.keys.rows(
+                tr.snapshot.get_range(*source.keys.later(None, LAST_MOMENT), limit=MAX_LOOKS)
+            )
+            if source.fits(row.name)
+        ]
+        found = [*dict.fromkeys([*self._plain(names), *[row.name for row in rows]])]
+        return [self.consumer(name) for name in found[:MAX_LOOKS]]
+
+
+class Finder:
+    """Find queues that may have something for the threads of this process, for their combiner.
+
+    Args:
+        group: What the threads share.
+    """
+
+    def __init__(self, group: SeveralGroup) -> None:
+        self._group = group
+        self.combiner = Combiner(self)
+
+    def find(self, request: FindRequest, database: Database) -> str | None:
+        """Return a queue that may have something: empty if there is none, None to ask again."""
+        ring = self._group.ring
+        name = None if ring is None or request.looks else ring.next_name()
+        if name is not None:
+            return name
+        found: str | None = self.combiner.submit(request, database)
+        return found
+
+    # The combiner's work
+
+    def alone(self, operation: FindRequest) -> bool:
+        """Find a queue for one thread, in that thread."""
+        operation.conclude(*self._find(operation.database, [operation]))
+        return True
+
+    def together(self, batch: CombinedBatch) -> None:
+        """Find a queue for each thread in line that asks alike."""
+        waiting: list[FindRequest] = batch.waiting()
+        asked = [(one.names, one.leases, one.looks) for one in waiting]
+        alike = [one for one, facts in zip(waiting, asked, strict=True) if facts == asked[0]]
+        requests = batch.take_up(alike)
+        if requests:
+            found = self._find(self._group.database, requests)
+            batch.finish([*zip(requests, found, strict=True)])
+
+    def undo(self, operation: FindRequest) -> None:
+        """Do nothing: nothing was taken."""
+
+    def _find(self, database: Database, requests: Sequence[FindRequest]) -> list[str | None]:
+        """Return a queue for each request, as :meth:`find` does."""
+        first, ring = requests[0], self._group.ring
+        if ring is None:
+            look = functools.partial(self._in_list, first=first, count=len(requests))
+            found = run(database, look, read_only=True)
+        else:
+            attempts = itertools.count()
+            with Walking(ring, to_lease=first.leases) as walking:
+                # If it is not known whether rows were replaced, it is looked again: no receipt.
+                found = run(
+                    database,
+                    lambda tr: self._on_walk(
+                        tr, walking.begin(tr), requests, replaces_rows=not next(attempts)
+                    ),
+                    wrote=False,
+                )
+        if not found.names:
+            return ["" if found.is_over else None] * len(requests)
+        return [*itertools.islice(itertools.cycle(found.names), len(requests))]
+
+    def _in_list(self, tr: Transaction, first: FindRequest, count: int) -> Found:
+        """Find queues of a list, in its order: for each request one in turn, else the first."""
+        group, names = self._group, []
+        consumers = [*map(group.consumer, group.in_order(first.names))]
+        try:
+            for consumer, look in looks_at(tr, consumers):
+                if look.settle().prospect(to_lease=first.leases).is_now:
+                    names.append(consumer.name)
+                    if not group.in_turn or len(names) == count:
+                        break
+        except FormatMismatch:
+            if not names:
+                raise
+        return Found(names, is_over=True)
+
+    def _on_walk(
+        self, tr: Transaction, walk: Walk, requests: Sequence[FindRequest], *, replaces_rows: bool
+    ) -> Found:
+        """Find members, and plain queues, on a walk; what is not needed comes again."""
+        group, looks, count = self._group, requests[0].looks, len(requests)
+        at_once = READ_AT_ONCE if looks else PAGE_ROWS
+        until = monotonic() + _MAX_SECONDS
+        found: list[Hint] = []
+        while len(found) < count and not walk.is_over:
+            if walk.met >= MAX_LOOKS or monotonic() > until:
+                break
+            found += group.look_at(tr, walk, at_once, looks=looks, replaces_rows=replaces_rows)
+        for hint in reversed(found[count:]):
+            walk.again(hint)
+        return Found([hint.name for hint in found[:count]], is_over=walk.is_over)
 
 
 class SeveralResponses:
@@ -138,13 +433,11 @@ class SeveralTake:
     Args:
         group: What it shares with other calls of the process.
         listed: Looks up the names of a list of queues.
-        verb: ``"pop"`` or ``"lease"``, for observers. They are told of the queue that gave, or of
-            the first queue that is named, or pattern, if none did.
+        verb: ``"pop"`` or ``"lease"``, for observers. They are told of each queue that is asked,
+            or of the first queue that is named, or pattern, if none may have something.
         name: What errors call the queues.
         first_name: The first of their names.
         database: Where they are; its transactions may have a time limit.
-        end: Which end to take from.
-        count: The most items.
         make: Makes the request to one queue.
         responses: The responses of calls with an idempotency key.
         call: The call, if it has one.
@@ -158,8 +451,6 @@ class SeveralTake:
         name: str,
         first_name: str,
         database: Database,
-        end: End,
-        count: int,
         make: Callable[[Consumer], TakeRequest],
         responses: SeveralResponses,
         call: KeyedCall | None = None,
@@ -171,18 +462,14 @@ class SeveralTake:
         self._name = name
         self._first_name = first_name
         self._database = database
-        self._end: End = end
-        self._count = count
         self._make = make if call is None else responses.saving(make, call)
         self._responses = responses
         self._call = call
         #: Where it waits, if it may, and for which list.
         self._item_wait: ItemWait | None = None
         self._watched: tuple[str, ...] = ()
-        #: The request for which items were taken, while they may not have been returned yet.
-        self._taken: SeveralRequest | None = None
-        #: Whether something runs that may take items, or has taken some.
-        self._is_in_flight = False
+        #: Requeues what was taken last.
+        self._requeue: Requeue | None = None
 
     def take(
         self,
@@ -196,7 +483,7 @@ class SeveralTake:
                 raise InvalidInput(queue=self._name, reason="a transaction cannot wait")
             if waits_while is not None and not waits_while():
                 return []
-            return [*self._take_in(tr)]
+            return [*self._take_in_callers(tr)]
         if wait is None and waits_while is None:
             return [*self._take_now(saves=True)]
         deadline = deadline_after(self._name, wait)
@@ -221,8 +508,8 @@ class SeveralTake:
 
     def requeue(self, items: list[Item]) -> None:
         """Requeue items that were taken for a task that was cancelled."""
-        if self._taken is not None and self._taken.requeue is not None:
-            self._taken.requeue(items)
+        if self._requeue is not None:
+            self._requeue(items)
 
     # One look, by the thread that waits or by one of the pool
 
@@ -244,6 +531,8 @@ class SeveralTake:
 
     def _look_up(self) -> tuple[str, ...]:
         """Return the names of the list; the next wait is for these."""
+        if self._group.ring is not None:
+            return ()
         names, stale_at = self._listed()
         if self._item_wait is not None:
             self._item_wait.look_at = stale_at
@@ -253,147 +542,142 @@ class SeveralTake:
         return names
 
     def _take_now(self, *, saves: bool) -> list[Item]:
-        """Take the items there are, for a thread that may be interrupted."""
-        self._taken, self._is_in_flight = None, False
-        try:
-            for turn in itertools.count():
-                if turn >= _SLEEPS_AFTER_TURNS:
-                    sleep_before_retry(turn - _SLEEPS_AFTER_TURNS)
-                names = () if self._group.ring is not None else self._look_up()
-                request = SeveralRequest(self._count, self._make, leases=self._leases, names=names)
-                found = self._try(request, saves=saves)
-                if isinstance(found, str):
-                    found = self._take_from(found, request)
-                if found is not None:
-                    if found:
-                        self._group.last = found[0].queue
-                    return found
-        except BaseException as error:
-            vars(error)["outcome_known"] = not self._is_in_flight
-            if self._taken is not None and self._call is None:  # else the same call returns them
-                self._group.poppers[self._end].combiner.adopt(self._taken)
-            raise
-        raise AssertionError  # it counts for ever
+        """Take the items there are."""
+        if self._call is not None:
+            return self._take_under_key(saves=saves)
+        looks = self._group.ring is None
+        vain = 0
+        while True:
+            if vain >= _SLEEPS_AFTER:
+                sleep_before_retry(vain - _SLEEPS_AFTER)
+            name = self._find(looks=looks)
+            if name is None:
+                continue
+            if not name:
+                return []
+            if items := self._take_from(name):
+                return items
+            vain += looks
+            looks = True
 
-    def _try(self, request: SeveralRequest, *, saves: bool) -> list[Item] | str | None:
-        """Take items in one transaction, or find the queue that has any.
-
-        Returns:
-            The items; or the queue to take them from; or None to try again.
-        """
+    def _find(self, *, looks: bool) -> str | None:
+        """Find a queue, as :meth:`Finder.find` does; observers are told if there is none."""
         began = monotonic()
-        self._is_in_flight = True
         try:
-            if self._call is None:
-                submit = self._group.poppers[self._end].combiner.submit
-                found: list[Item] | str | None = submit(request, self._database)
-            else:
-                found = self._take_alone(request, saves=saves)
+            request = FindRequest(self._look_up(), leases=self._leases, looks=looks)
+            name = self._group.finder.find(request, self._database)
         except BaseException as error:
-            self._is_in_flight = not getattr(error, "outcome_known", False)
+            vars(error)["outcome_known"] = True  # nothing was taken
             self._report(self._first_name, began, 0, error)
             raise
-        if isinstance(found, str):
-            self._is_in_flight = False
-            return found
-        if found and request.source:
-            request.result, self._taken = found, request
-        self._is_in_flight = bool(found)
-        if instrumentation.observers:
-            self._report(request.source or self._first_name, began, len(found or ()), None)
-        return found
+        if name == "":
+            self._report(self._first_name, began, 0, None)
+        return name
 
-    def _take_from(self, name: str, request: SeveralRequest) -> list[Item] | None:
-        """Take items from one of the queues by its own poppers; None if it has none any more."""
-        consumer = self._responses.open_queue(name)
+    def _take_from(self, name: str) -> list[Item]:
+        """Take items from one of the queues, as a call on it does; none if it has none any more."""
+        group, consumer = self._group, self._group.consumer(name)
         own = self._make(consumer)
-        self._is_in_flight = True
+        self._requeue = own.requeue
         try:
-            taken = consumer.take_now(own)
-        except BaseException as error:
-            self._is_in_flight = not getattr(error, "outcome_known", False)
-            raise
-        if taken:
-            request.requeue, request.result, self._taken = own.requeue, taken[0], request
-        self._is_in_flight = bool(taken)
-        return taken[0] if taken else None
+            for items in consumer.take_now(own):
+                group.last = name
+                return items
+        except FormatMismatch as error:
+            if not group.passes_over(consumer, error):
+                raise
+        if group.ring is not None:
+            group.ring.names.appendleft(name)  # to be looked at next
+        return []
 
     def _report(self, queue: str, began: float, count: int, error: BaseException | None) -> None:
-        seconds = monotonic() - began
-        instrumentation.report(Operation(self._verb, queue, seconds, count, error))
+        if instrumentation.observers:
+            seconds = monotonic() - began
+            instrumentation.report(Operation(self._verb, queue, seconds, count, error))
 
-    # By itself, or in the caller's transaction
+    # In one transaction: under an idempotency key, or the caller's
 
-    def _take_alone(self, request: SeveralRequest, *, saves: bool) -> list[Item] | None:
-        """Take items in a transaction of its own, again after each conflict; None to try again."""
-        attempts = itertools.count()
-        with self._group.walking(request.names, to_lease=self._leases) as walking:
-
-            def attempt(tr: Transaction) -> Served:
-                is_first = not next(attempts)
-                return self._attempt(tr, walking, request, saves, owns=True, replaces_rows=is_first)
-
-            served = run(self._database, attempt, wrote=_WROTE)
-        for name, expired in served.expired:
-            expiry.log(name, expired)
-        return _result(served)
-
-    def _take_in(self, tr: Transaction) -> list[Item]:
-        """Take items in the caller's transaction."""
-        names = self._look_up()
-        request = SeveralRequest(self._count, self._make, leases=self._leases, names=names)
-        with self._group.walking(names, to_lease=self._leases) as walking:
-            served = self._attempt(tr, walking, request, True, owns=False, replaces_rows=False)
-        items = _result(served) or []
-        if items:
-            self._group.last = items[0].queue
-        return items
-
-    def _attempt(
-        self,
-        tr: Transaction,
-        walking: Walking,
-        request: SeveralRequest,
-        saves: bool,
-        *,
-        owns: bool,
-        replaces_rows: bool,
-    ) -> Served:
-        """Take items; under an idempotency key, save them, or return the saved response.
+    def _take_under_key(self, *, saves: bool) -> list[Item]:
+        """Take items in a transaction that saves them, or return the saved response.
 
         Args:
-            tr: The transaction.
-            walking: Its walks.
-            request: The request.
             saves: Whether to save that there were no items, too.
-            owns: Whether the transaction is this call's own: then it ends where another is to go
-                on, and helps other processes.
-            replaces_rows: Whether it replaces the index rows of members with nothing to give.
         """
-        group, call = self._group, self._call
-        if call is not None:
+        call, began, names = self._call, monotonic(), self._look_up()
+        assert call is not None
+        attempts = itertools.count()
+
+        def attempt(tr: Transaction, walking: Walking | None) -> tuple[list[Item] | None, bool]:
+            is_first = not next(attempts)
             recalled = self._responses.recall(tr, call)
             if recalled is not None:
-                return Served([(request, recalled)])
-        walk = walking.begin(tr)
-        visit = Visit(group.consumer, tr, walk, self._end, owns=owns, replaces_rows=replaces_rows)
-        served = visit.serve([request])
-        if not owns and not served.gave:
-            group.depend(tr)
-        if call is not None and _result(served) == [] and saves:
-            self._responses.save_nothing(tr, call)
-            served.wrote = True
-        return served
+                return recalled, False
+            items = self._take_in(tr, walking, names, is_bounded=True, replaces_rows=is_first)
+            if items == [] and saves:
+                self._responses.save_nothing(tr, call)
+            return items, True
 
-
-def _result(served: Served) -> list[Item] | None:
-    """Return the items of the only request, None if it is to be tried again."""
-    for _, items in served.results:
-        if isinstance(items, Exception):
-            try:
-                raise items
-            finally:
-                del items, served  # an error that its own frames refer to keeps them
-        assert isinstance(items, list)
+        try:
+            items = None
+            while items is None:
+                with self._walking() as walking:
+                    once = functools.partial(attempt, walking=walking)
+                    items, _ = run(self._database, once, wrote=operator.itemgetter(1))
+        except BaseException as error:
+            self._report(self._first_name, began, 0, error)
+            raise
+        if items:
+            self._group.last = items[0].queue
+        self._report(items[0].queue if items else self._first_name, began, len(items), None)
         return items
-    return None
+
+    def _take_in_callers(self, tr: Transaction) -> list[Item]:
+        """Take items in the caller's transaction."""
+        group, names = self._group, self._look_up()
+        with self._walking() as walking:
+            items = self._take_in(tr, walking, names, is_bounded=False, replaces_rows=False)
+        if items:
+            group.last = items[0].queue
+            return items
+        group.depend(tr)
+        for name in () if group.ring is None else group.ring.plain:
+            self._take_of(tr, name)  # which depends on there being nothing
+        return []
+
+    def _take_in(
+        self,
+        tr: Transaction,
+        walking: Walking | None,
+        names: Sequence[str],
+        *,
+        is_bounded: bool,
+        replaces_rows: bool,
+    ) -> list[Item] | None:
+        """Take items in a transaction from the first queue that gives; None to go on in another."""
+        group = self._group
+        if walking is None:
+            for name in group.in_order(names):
+                if items := self._take_of(tr, name):
+                    return items
+            return []
+        walk = walking.begin(tr)
+        while not walk.is_over:
+            if is_bounded and walk.met >= MAX_LOOKS:
+                return None
+            hints = group.look_at(tr, walk, READ_AT_ONCE, looks=True, replaces_rows=replaces_rows)
+            for place, hint in enumerate(hints, 1):
+                if items := self._take_of(tr, hint.name):
+                    for rest in reversed(hints[place:]):
+                        walk.again(rest)
+                    return items
+        return []
+
+    def _take_of(self, tr: Transaction, name: str) -> list[Item]:
+        """Take items of one queue in a transaction."""
+        consumer = self._group.consumer(name)
+        return consumer.taker.take(tr, self._make(consumer))[0]
+
+    def _walking(self) -> contextlib.AbstractContextManager[Walking | None]:
+        """Return the walks of a transaction's attempts; of a list there are none."""
+        ring = self._group.ring
+        return contextlib.nullcontext() if ring is None else Walking(ring, to_lease=self._leases)
