@@ -121,9 +121,9 @@ def _of_its_queue(
 class SeveralQueues:
     """Take from the first of several queues that has items, or from each in turn.
 
-    A take finds a queue that may have something, and takes from it as a call on that queue does; all
-    its items come from it, :attr:`Item.queue`. Made by :meth:`Catalog.several`. A paused queue has
-    nothing to take.
+    A take finds a queue that may have something, and takes from it as a call on that queue does.
+    All its items come from it, :attr:`Item.queue`. Made by :meth:`Catalog.several`. A paused queue
+    has nothing to take.
 
     *In turn by a pattern* (``fair`` is true, and one of the names is a pattern): each process goes
     round in circles over the queues that have something to take, and gives each one turn in a
@@ -137,8 +137,8 @@ class SeveralQueues:
     *Not in turn*, the queues are looked at in the order of the names. Both are strict when they are
     looked at, a moment before the take: then the queues before the one that gives have nothing to
     take. With ``tr`` or ``once`` they have nothing when the transaction commits. Queues that fit a
-    pattern are looked at in the order of their names, 1,000 at most. They are kept for five seconds:
-    a queue that is new is noticed within that time, by callers that wait, too.
+    pattern are looked at in the order of their names, 1,000 at most. They are kept for five
+    seconds: a queue that is new is noticed within that time, by callers that wait, too.
 
     The arguments ``tr``, ``once``, ``end``, ``count``, ``wait``, ``waits_while``, ``seconds`` and
     ``worker`` mean what they mean for one queue (:class:`Queue`). Under a key, the response is

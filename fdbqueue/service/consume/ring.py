@@ -7,7 +7,7 @@ import itertools
 import os
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction

@@ -15,7 +15,7 @@ How a call goes, without a transaction of the caller's:
    has something later, a new row says when, or for whom (:mod:`prospect`). Rows whose moment has
    come become READY. The transaction depends on the rows that it removes, and each writer that
    gives a member something new writes one of them: so no row is ever missing.
-2. **Take** from that queue, as a call on it alone does, by its poppers (:mod:`poppers`). If it gives
+2. **Take** from that queue, as a call on it does, by its poppers (:mod:`poppers`). If it gives
    nothing, 1 again.
 3. **None** is returned if a look at all queues, in one transaction, found nothing. One that has
    looked at a thousand members, or for a second, is committed with the rows that it replaced, and 1
@@ -52,7 +52,7 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Database, Transaction
@@ -70,7 +70,7 @@ from fdbqueue.service.consume.waiting import ItemWait, ItemWatch, deadline_after
 from fdbqueue.service.idempotency import KeyedCall, Responses, SavedResponses, is_replayed
 from fdbqueue.service.instrumentation import Operation
 from fdbqueue.service.items import Item
-from fdbqueue.service.storage.item_keys import End, Loaded
+from fdbqueue.service.storage.item_keys import Loaded
 from fdbqueue.service.transactions import run, unlimited
 from fdbqueue.steady import monotonic
 
@@ -603,26 +603,18 @@ class SeveralTake:
         Args:
             saves: Whether to save that there were no items, too.
         """
-        call, began, names = self._call, monotonic(), self._look_up()
-        assert call is not None
-        attempts = itertools.count()
-
-        def attempt(tr: Transaction, walking: Walking | None) -> tuple[list[Item] | None, bool]:
-            is_first = not next(attempts)
-            recalled = self._responses.recall(tr, call)
-            if recalled is not None:
-                return recalled, False
-            items = self._take_in(tr, walking, names, is_bounded=True, replaces_rows=is_first)
-            if items == [] and saves:
-                self._responses.save_nothing(tr, call)
-            return items, True
-
+        began, names, attempts = monotonic(), self._look_up(), itertools.count()
         try:
             items = None
             while items is None:
                 with self._walking() as walking:
-                    once = functools.partial(attempt, walking=walking)
-                    items, _ = run(self._database, once, wrote=operator.itemgetter(1))
+                    items, _ = run(
+                        self._database,
+                        lambda tr: self._take_once(
+                            tr, walking, names, saves=saves, replaces_rows=not next(attempts)
+                        ),
+                        wrote=operator.itemgetter(1),
+                    )
         except BaseException as error:
             self._report(self._first_name, began, 0, error)
             raise
@@ -635,14 +627,48 @@ class SeveralTake:
         """Take items in the caller's transaction."""
         group, names = self._group, self._look_up()
         with self._walking() as walking:
-            items = self._take_in(tr, walking, names, is_bounded=False, replaces_rows=False)
+            items, is_new = self._take_once(tr, walking, names, is_bounded=False)
         if items:
             group.last = items[0].queue
-            return items
-        group.depend(tr)
-        for name in () if group.ring is None else group.ring.plain:
-            self._take_of(tr, name)  # which depends on there being nothing
-        return []
+        elif is_new:
+            group.depend(tr)
+            for name in () if group.ring is None else group.ring.plain:
+                self._take_of(tr, name)  # which depends on there being nothing
+        return items or []
+
+    def _take_once(
+        self,
+        tr: Transaction,
+        walking: Walking | None,
+        names: Sequence[str],
+        *,
+        saves: bool = True,
+        is_bounded: bool = True,
+        replaces_rows: bool = False,
+    ) -> tuple[list[Item] | None, bool]:
+        """Take items, or return the response that was saved under the call's key.
+
+        Args:
+            tr: The transaction.
+            walking: Its walks; None for a list.
+            names: The names of the list.
+            saves: Whether to save that there were no items, too.
+            is_bounded: Whether it ends after many looks, for another transaction to go on.
+            replaces_rows: Whether it replaces the rows of members that have nothing.
+
+        Returns:
+            The items, None to go on in another transaction; and whether they are not of a response.
+        """
+        if self._call is not None:
+            recalled = self._responses.recall(tr, self._call)
+            if recalled is not None:
+                return recalled, False
+        items = self._take_in(
+            tr, walking, names, is_bounded=is_bounded, replaces_rows=replaces_rows
+        )
+        if self._call is not None and items == [] and saves:
+            self._responses.save_nothing(tr, self._call)
+        return items, True
 
     def _take_in(
         self,
