@@ -19,13 +19,9 @@ from fdbqueue.service.aio import take_in_thread
 from fdbqueue.service.browse import counts_of
 from fdbqueue.service.clock import duration, in_seconds, moment
 from fdbqueue.service.consume.consumer import Consumer, first, held_until
+from fdbqueue.service.consume.finding import SeveralGroup
 from fdbqueue.service.consume.leases import worker_of
-from fdbqueue.service.consume.several_take import (
-    Listed,
-    SeveralGroup,
-    SeveralResponses,
-    SeveralTake,
-)
+from fdbqueue.service.consume.several_take import Listed, SeveralResponses, SeveralTake
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import IdempotencyKey, Responses, make_call
 from fdbqueue.service.items import Duration, Held, Item

@@ -13,7 +13,7 @@ import pytest
 
 from fdbqueue.exceptions import CorruptItem, IdempotencyKeyReused, InvalidInput
 from fdbqueue.service import Catalog, IdempotencyKey, QueueSpec, run
-from fdbqueue.service.consume import ring, several_take
+from fdbqueue.service.consume import finding, ring, several_take
 from fdbqueue.service.storage.family_index import Member
 from fdbqueue.service.tools.examination import Examiner
 from fdbqueue.service.tools.worker import Worker
@@ -268,7 +268,9 @@ def test_rows_that_are_too_many_cost_a_look(catalog, users):
 
 def test_more_empty_members_than_a_transaction_looks_at(catalog, users, monkeypatch):
     """Then several say that there is nothing."""
+    monkeypatch.setattr(finding, "MAX_LOOKS", 3)
     monkeypatch.setattr(several_take, "MAX_LOOKS", 3)
+    monkeypatch.setattr(finding, "READ_AT_ONCE", 2)
     monkeypatch.setattr(several_take, "READ_AT_ONCE", 2)
     names = [f"user-{n}" for n in range(20)]
     fill(catalog, 1, names)
@@ -416,7 +418,9 @@ def test_a_member_of_another_format_fails_no_take(mismatched, caplog, take):
 
 def test_many_members_of_another_format(open_catalog, database, observed, monkeypatch):
     """A transaction looks at a bounded number of them."""
+    monkeypatch.setattr(finding, "MAX_LOOKS", 5)
     monkeypatch.setattr(several_take, "MAX_LOOKS", 5)
+    monkeypatch.setattr(finding, "READ_AT_ONCE", 2)
     monkeypatch.setattr(several_take, "READ_AT_ONCE", 2)
     other = open_catalog(another(database), codec="bytes")
     for number in range(12):

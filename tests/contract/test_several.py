@@ -17,8 +17,8 @@ from fdbqueue.exceptions import (
     QueueNotFound,
 )
 from fdbqueue.service import Catalog, IdempotencyKey, QueueSpec, run
+from fdbqueue.service.consume.finding import Finder
 from fdbqueue.service.consume.poppers import EndPoppers
-from fdbqueue.service.consume.several_take import Finder
 from fdbqueue.service.instrumentation import Observer, Operation, add, remove
 from tests.cases import cases
 from tests.concurrency.census import assert_counted

@@ -25,10 +25,10 @@ from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.contention import Contended, Contention
+from fdbqueue.service.consume.finding import MAX_LOOKS, SeveralGroup
 from fdbqueue.service.consume.prospect import begin_dues, prospect_of
 from fdbqueue.service.consume.ring import Hint, Ring, Source, Walk, Walking
 from fdbqueue.service.consume.round import Round
-from fdbqueue.service.consume.several_take import MAX_LOOKS, SeveralGroup
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import STEP_BYTES
 from fdbqueue.service.storage.family_index import NEVER

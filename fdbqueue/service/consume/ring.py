@@ -149,6 +149,8 @@ class Walk:
         self.to_lease = to_lease
         #: The moment of its first page; 0 before.
         self._now = 0
+        #: The families, each with the read of whether it is paused.
+        self._pauses = {one: self._tr[one.keys.paused] for one in ring.stretches if one is not None}
         self._met: dict[str, Hint] = {}
         #: What is left of the page, and the stretch that it is of.
         self._page: deque[Hint] = deque()
@@ -189,8 +191,10 @@ class Walk:
         """Return the next that was read already, None if there is none."""
         if self._page:
             return self._page.popleft()
-        name = self._ring.next_name()
-        return None if name is None else Hint(name)
+        while (name := self._ring.next_name()) is not None:
+            if not any(pause.present() and one.fits(name) for one, pause in self._pauses.items()):
+                return Hint(name)
+        return None
 
     def again(self, hint: Hint) -> None:
         """Meet a queue again, as the next one."""
@@ -231,12 +235,11 @@ class Walk:
             self._go_on()
             return
         keys, since = source.keys, self._later.get(place, b"")
-        pause = self._tr[keys.paused]
         later: Any = ()
         if since is not None:
             later = self._tr.get_range(*keys.later(since or None, self._now), limit=most)
         reads = [] if self._is_read else self._begin_rows(keys, begin)
-        if pause.present():
+        if self._pauses[source].present():
             self._go_on()
             return
         ready = itertools.islice(itertools.chain.from_iterable(reads), most)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,11 +48,17 @@ from fdbqueue.service.writes import SharedTransaction
 #: ends: the names must fit into its row.
 MAX_ASKED_LEASES, MAX_ASKED_KEYS_BYTES = 500, 30_000
 _COUNT = operator.attrgetter("count")
-#: Pops or leases items that were taken, and returns them. Called with the transaction's
-#: ``CountChange``, and the items, none of them corrupt.
-Effect = Callable[[CountChange, Sequence[Loaded]], list[Item]]
-#: Requeues the items that an effect returned, in transactions of its own.
+#: Requeues items that were taken, in transactions of its own.
 Requeue = Callable[[Any], None]
+#: Saves what was taken, as the response of a call, in the same transaction.
+Save = Callable[[Transaction, Sequence[Loaded], Sequence[Item]], None]
+
+
+class Popped(list[Item]):
+    """Popped items, with the stored rows that requeue them, and the rows of their failures."""
+
+    loaded: Sequence[Loaded]
+    failures: Mapping[bytes, list[Any]]
 
 
 class TakeRequest(SharedOperation):
@@ -61,10 +67,10 @@ class TakeRequest(SharedOperation):
     Attributes:
         end: Which end.
         count: The most items.
-        effect: Pops or leases them.
-        call: The call that has an idempotency key, None if there is none.
-        lease_us: For how many microseconds it leases them; 0 if it does not.
+        call: The call on this queue that has an idempotency key, None if there is none.
+        lease_us: For how many microseconds it leases them; 0 if it pops them.
         worker: The name of the worker that leases them, in UTF-8; empty for none.
+        save: Saves what is taken for a call on several queues; None if there is none.
         is_copied: Whether the transaction writes a copy of what is taken, as the response of a call
             with an idempotency key.
         acknowledges: Leases that end in the same transaction; None if none do, or they have.
@@ -76,12 +82,12 @@ class TakeRequest(SharedOperation):
         "acknowledges",
         "call",
         "count",
-        "effect",
         "end",
         "has_acknowledged",
         "is_copied",
         "lease_us",
         "requeue",
+        "save",
         "worker",
     )
 
@@ -89,7 +95,6 @@ class TakeRequest(SharedOperation):
         self,
         end: End,
         count: int,
-        effect: Effect,
         call: KeyedCall | None = None,
         *,
         requeue: Requeue,
@@ -99,8 +104,8 @@ class TakeRequest(SharedOperation):
     ) -> None:
         self.end = end
         self.count = count
-        self.effect = effect
         self.call = call
+        self.save: Save | None = None
         self.is_copied = call is not None
         self.requeue = requeue
         self.lease_us = lease_us
@@ -299,7 +304,7 @@ class Taker:
     def deliver(
         self, count_change: CountChange, portions: Sequence[Portion], *, retried: bool
     ) -> tuple[list[Result], bool]:
-        """Apply the effect of each request to its rows, up to the first row that is corrupt.
+        """Pop or lease the rows of each request, up to the first row that is corrupt.
 
         That row is requeued, with all rows of its request and of the requests behind it. A
         request without rows gets the error too, because the queue is not empty.
@@ -341,12 +346,40 @@ class Taker:
                     corrupt = one.item
                     break
             else:
-                items = request.effect(count_change, loaded)
+                if request.lease_us:
+                    items = self.leases.lease_items(
+                        count_change, loaded, lasting_us=request.lease_us, worker=request.worker
+                    )
+                else:
+                    items = self._pop(count_change, loaded)
                 if request.call is not None:
                     self.responses.save_items(tr, request.call, loaded, items)
+                elif request.save is not None:
+                    request.save(tr, loaded, items)
                 return items
         self.store.write_rows(tr, rows)
         return copy.copy(corrupt)
+
+    def _pop(self, count_change: CountChange, loaded: Sequence[Loaded]) -> Popped:
+        """Remove items for good.
+
+        Whoever pops may be interrupted or cancelled before it has them, and then they are requeued.
+        So later pushes go behind them, also if the queue is empty meanwhile.
+        """
+        items, tr = Popped(), count_change.tr
+        reads: dict[bytes, Any] = {}  # of the failures of items that have attempts, by their places
+        for one in loaded:
+            if isinstance(one.item, Item) and one.item.attempts:
+                reads[one.row.place] = self.store.failures.begin_read(tr, one.row.place)
+        for one in loaded:
+            if isinstance(one.position.sequence, int):  # in commit order they are first anyway
+                count_change.high = max(count_change.high, one.position.sequence)
+            self.store.remove_taken(count_change, one)
+            assert isinstance(one.item, Item)
+            items.append(one.item)
+        items.loaded = loaded
+        items.failures = {place: [*rows] for place, rows in reads.items()} if reads else {}
+        return items
 
 
 class Round:
@@ -389,7 +422,6 @@ class Round:
         self._order = order
         self._count_change = store.count_change(tr)
         self._budget = TransactionBudget(store.keys.size_bytes)
-        self._returned: list[Row] = []
         self._retried = False
         self._is_last = is_last
         self._more_due = False  # then no popper is told yet that the queue is empty
@@ -455,9 +487,8 @@ class Round:
         is_sound = self._serve_batch(head, batch, early_count)
         if given is not None:
             self._help(given, head, is_sound=is_sound)
-        if self._returned:  # what has expired and was not taken
-            rest = [row for row in self._returned if row.place not in self._budget.places]
-            self._store.requeue_rows(self._count_change, rest)
+        if result.expired is not None:
+            self._store.requeue_rows(self._count_change, head.left())
         self._count_change.take(self._end, self._took)
         self._count_change.write()
         if self.allowance is not None and self.allowance.write(self._took):

@@ -240,7 +240,7 @@ def pop_of(queue, count, *, once=None):
     """Return the request of a thread that pops."""
     call = queue.parts.responses.call(once, "pop", "min", count)
     consumer = queue.parts.consumer
-    return TakeRequest("min", count, consumer.pop, call, requeue=consumer.requeue_popped)
+    return TakeRequest("min", count, call, requeue=consumer.requeue_popped)
 
 
 @pytest.mark.parametrize("kind", SOME, ids=str)
