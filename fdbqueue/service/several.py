@@ -117,17 +117,16 @@ def _of_its_queue(
 class SeveralQueues:
     """Take from the first of several queues that has items, or from each in turn.
 
-    A take finds a queue that may have something, and takes from it as a call on that queue does.
-    All its items come from it, :attr:`Item.queue`. Made by :meth:`Catalog.several`. A paused queue
-    has nothing to take.
+    All items of a call come from one queue, :attr:`Item.queue`. Made by :meth:`Catalog.several`. A
+    paused queue has nothing to take.
 
     *In turn by a pattern* (``fair`` is true, and one of the names is a pattern): each process goes
     round in circles over the queues that have something to take, and gives each one turn in a
-    circle, in which a call takes all it asks for. It finds them by the indexes of the families, of
-    any size; a plain queue that fits or is named has its turn as well. A new queue is noticed at
-    once. No items means that no queue had any, at one moment; each when it was looked at, if there
-    are more than a thousand that have just become empty. A member that was written under other
-    settings is passed over.
+    circle, in which up to eight calls take all they ask for. It finds them by the indexes of the
+    families, of any size; a plain queue that fits or is named has its turn as well. A new queue is
+    noticed at once. No items means that no queue had any, at one moment; each when it was looked
+    at, if there are more than a thousand that have just become empty. A member that was written
+    under other settings is passed over.
 
     *Without a pattern in turn*, each call begins after the queue that gave last in this process.
     *Not in turn*, the queues are looked at in the order of the names. Both are strict when they are
@@ -468,6 +467,8 @@ class SeveralQueues:
             self.name,
             self.names[0],
             self.database,
+            end,
+            count,
             operator.methodcaller(f"{verb}_request", end, count, once=None, **how),
             self._responses,
             call,

@@ -55,7 +55,9 @@ def test_an_interrupt_at_any_line(taken, operation):
             known = getattr(error, "outcome_known", None)
         finally:
             sys.settrace(None)
-        combiners = [several._group.finder.combiner, queue.parts.group.poppers["min"].combiner]
+        group = several._group
+        poppers = [*group.poppers.values(), group.finder, queue.parts.group.poppers["min"]]
+        combiners = [one.combiner for one in poppers]
         wait_until(
             lambda: not any(one.orphans or one.is_busy for one in combiners)  # noqa: B023  # as above
         )

@@ -7,13 +7,15 @@ import os
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar
 
 import fdb.tuple
 import pytest
 
 from fdbqueue.exceptions import CorruptItem, IdempotencyKeyReused, InvalidInput
 from fdbqueue.service import Catalog, IdempotencyKey, QueueSpec, run
-from fdbqueue.service.consume import finding, ring, several_take
+from fdbqueue.service.consume import ring, visits
+from fdbqueue.service.consume.round import Round
 from fdbqueue.service.storage.family_index import Member
 from fdbqueue.service.tools.examination import Examiner
 from fdbqueue.service.tools.worker import Worker
@@ -268,10 +270,7 @@ def test_rows_that_are_too_many_cost_a_look(catalog, users):
 
 def test_more_empty_members_than_a_transaction_looks_at(catalog, users, monkeypatch):
     """Then several say that there is nothing."""
-    monkeypatch.setattr(finding, "MAX_LOOKS", 3)
-    monkeypatch.setattr(several_take, "MAX_LOOKS", 3)
-    monkeypatch.setattr(finding, "READ_AT_ONCE", 2)
-    monkeypatch.setattr(several_take, "READ_AT_ONCE", 2)
+    monkeypatch.setattr(visits, "MAX_LOOKS", 3)
     names = [f"user-{n}" for n in range(20)]
     fill(catalog, 1, names)
     for name in names:
@@ -300,7 +299,7 @@ def test_where_nothing_is_found_more_are_looked_at_at_once(open_catalog, observe
 def test_a_wrong_argument_fails_no_other_call(catalog, users, pool):
     """Threads that lease at the same moment get their items."""
     fill(catalog, 1)
-    combiner = users._group.finder.combiner
+    combiner = users._group.poppers["min"].combiner
     names = ["right", "", "right"]
     calls = [functools.partial(users.lease, worker=name) for name in names]
     first, wrong, last = in_line(combiner, pool, calls)
@@ -323,7 +322,7 @@ def test_a_push_beside_a_take_that_looks_at_its_member_again(
         replace_rows(*arguments)
 
     monkeypatch.setattr(Member, "replace_rows", push_before)
-    calls = in_line(users._group.finder.combiner, pool, [users.pop] * 2)
+    calls = in_line(users._group.poppers["min"].combiner, pool, [users.pop] * 2)
     assert {call.result(LONG_SECONDS).value for call in calls} == {"due", "beside"}
     assert_indexed(catalog)
 
@@ -418,10 +417,7 @@ def test_a_member_of_another_format_fails_no_take(mismatched, caplog, take):
 
 def test_many_members_of_another_format(open_catalog, database, observed, monkeypatch):
     """A transaction looks at a bounded number of them."""
-    monkeypatch.setattr(finding, "MAX_LOOKS", 5)
-    monkeypatch.setattr(several_take, "MAX_LOOKS", 5)
-    monkeypatch.setattr(finding, "READ_AT_ONCE", 2)
-    monkeypatch.setattr(several_take, "READ_AT_ONCE", 2)
+    monkeypatch.setattr(visits, "MAX_LOOKS", 5)
     other = open_catalog(another(database), codec="bytes")
     for number in range(12):
         other.queue(f"user-{number}").push(b"theirs")
@@ -530,57 +526,112 @@ def test_members_that_are_not_asked_for_do_not_wake(catalog, pool):
 # Threads, processes
 
 
-def test_threads_share_a_look_at_the_index(open_catalog, observed):
+def test_threads_share_a_transaction(open_catalog, observed, monkeypatch):
     """Each gets an item of another member."""
     catalog = open_catalog(observed)
     fill(catalog, 1, [f"user-{n}" for n in range(16)])
     users = catalog.several(["user-*"])
+    combiner = users._group.poppers["min"].combiner
     before = observed.transactions
     with ThreadPoolExecutor(16) as pool:
-        found = in_line(users._group.finder.combiner, pool, [users.pop] * 16)
+        found = in_line(combiner, pool, [users.pop] * 16)
         names = {one.result(LONG_SECONDS).queue for one in found}
     assert len(names) == 16
-    assert observed.transactions - before <= 16 + 2
+    assert observed.transactions - before <= 2
 
 
-def test_threads_that_find_one_member_take_from_it_together(open_catalog, observed):
-    """They are dealt it in turn, and its poppers combine them."""
+class Meddling(Round):
+    """A round before which something else happens, once."""
+
+    meddle: ClassVar[list[Any]] = []
+
+    def serve(self, *arguments, **options):
+        """Let it happen first."""
+        if self.meddle:
+            self.meddle.pop()()
+        return super().serve(*arguments, **options)
+
+
+@pytest.fixture
+def meddling(monkeypatch):
+    """What happens before the next round."""
+    monkeypatch.setattr(visits, "Round", Meddling)
+    monkeypatch.setattr(Meddling, "meddle", [])
+    return Meddling.meddle
+
+
+def test_a_call_joins_a_transaction_that_reads(open_catalog, observed, pool, meddling):
+    """It gets an item of a member of its own, or of one that has more."""
     catalog = open_catalog(observed)
-    catalog.queue("user-1").push_many(range(30))
-    users = catalog.several(["user-*"])
+    fill(catalog, 1, MEMBERS[:3])
+    users, found = catalog.several(["user-*"]), []
+    combiner = users._group.poppers["min"].combiner
+
+    def join():
+        found.append(pool.submit(users.pop))
+        wait_until(lambda: combiner.line)
+
+    meddling.append(join)
     before = observed.transactions
-    with ThreadPoolExecutor(16) as pool:
-        found = in_line(users._group.finder.combiner, pool, [users.pop] * 16)
-        values = {one.result(LONG_SECONDS).value for one in found}
-    assert values == {*range(16)}
-    assert observed.transactions - before < 12
+    found += in_line(combiner, pool, [users.pop] * 2)
+    wait_until(lambda: len(found) == 3)
+    assert sorted(one.result(LONG_SECONDS).queue for one in found) == MEMBERS[:3]
+    assert observed.transactions - before == 1
 
 
-def test_who_finds_nothing_looks_before_it_takes(open_catalog, observed):
-    """At 25 members at once, and removes the rows of those that have nothing."""
-    catalog = open_catalog(observed)
-    users = catalog.several(["user-*"])
-    names = [f"user-{n}" for n in range(40)]
-    fill(catalog, 1, names)
-    for name in names:
-        catalog.queue(name).pop()
-    catalog.queue("user-7").push("there")
-    before = observed.transactions
-    assert users.pop().value == "there"
-    assert observed.transactions - before <= 4
-    assert users.pop() is None
-    assert rows_of(catalog, "user-*") == {}
+def test_a_call_that_joins_is_not_told_that_there_is_nothing(catalog, users, pool, meddling):
+    """What was pushed before it began may be unknown to that transaction."""
+    fill(catalog, 2, MEMBERS[:1])
+    combiner, found = users._group.poppers["min"].combiner, []
+
+    def push_and_join():
+        catalog.queue(MEMBERS[1]).push("pushed before")
+        found.append(pool.submit(users.pop))
+        wait_until(lambda: combiner.line)
+
+    meddling.append(push_and_join)
+    early = in_line(combiner, pool, [users.pop] * 2)
+    assert sorted(one.result(LONG_SECONDS).value for one in early) == [0, 1]
+    assert found[0].result(LONG_SECONDS).value == "pushed before"
 
 
-def test_names_that_were_read_are_taken_from_without_a_look(open_catalog, observed):
-    """A page of the index is read once for all that it names."""
-    catalog = open_catalog(observed)
-    users = catalog.several(["user-*"])
-    fill(catalog, 2, [f"user-{n}" for n in range(30)])
-    before = observed.transactions
-    for _ in range(30):
-        assert users.pop() is not None
-    assert observed.transactions - before <= 30 + 2
+def test_a_transaction_begins_in_as_many_members_as_the_last_ones_needed(
+    catalog, users, pool, monkeypatch
+):
+    """So their reads are under way at once."""
+    fill(catalog, 1, [f"user-{n}" for n in range(100)])
+    combiner, met = users._group.poppers["min"].combiner, []
+
+    def following(walk, count, do=ring.Walk.next):
+        met.append(count)
+        return do(walk, count)
+
+    monkeypatch.setattr(ring.Walk, "next", following)
+    for _ in range(10):
+        del met[:]
+        for one in in_line(combiner, pool, [users.pop] * 8):
+            assert one.result(LONG_SECONDS) is not None
+    assert met == [8]
+
+
+def test_a_member_that_has_few_items_passes_the_rest_of_its_turn_on(catalog, users, pool):
+    """And one that has many gives to eight calls in its turn, in its order."""
+    catalog.queue("user-0").push_many(range(30))
+    fill(catalog, 2, MEMBERS[1:3])
+    calls = in_line(users._group.poppers["min"].combiner, pool, [users.pop] * 12)
+    found = [one.result(LONG_SECONDS) for one in calls]
+    numbers = {name: [one.value for one in found if one.queue == name] for name in MEMBERS[:3]}
+    assert sorted(map(len, numbers.values())) == [2, 2, 8]
+    assert sorted(numbers["user-0"]) == [*range(8)]
+
+
+def test_a_take_makes_no_poppers_of_a_member(catalog, users):
+    """Who takes from many members opens as many queues."""
+    fill(catalog, 1)
+    assert len(drained(users)) == len(MEMBERS)
+    assert not any(catalog.queue(name).parts.group.poppers for name in MEMBERS)
+    assert catalog.queue("user-0").pop() is None
+    assert [*catalog.queue("user-0").parts.group.poppers] == ["min"]
 
 
 def test_large_items_of_several_members_fit_into_transactions(catalog, users):

@@ -17,7 +17,7 @@ from fdbqueue.exceptions import (
     QueueNotFound,
 )
 from fdbqueue.service import Catalog, IdempotencyKey, QueueSpec, run
-from fdbqueue.service.consume.finding import Finder
+from fdbqueue.service.consume.finding import ListFinder
 from fdbqueue.service.consume.poppers import EndPoppers
 from fdbqueue.service.instrumentation import Observer, Operation, add, remove
 from tests.cases import cases
@@ -590,12 +590,12 @@ def test_an_interrupt_while_it_looks_takes_nothing(catalog, monkeypatch):
     fill(catalog, low=[1])
     several = catalog.several(["high", "low"])
 
-    def interrupted(*arguments, do=Finder.alone):
+    def interrupted(*arguments, do=ListFinder.alone):
         do(*arguments)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Finder, "alone", interrupted)
+        patch.setattr(ListFinder, "alone", interrupted)
         with pytest.raises(KeyboardInterrupt) as caught:
             several.pop()
     assert caught.value.outcome_known is True

@@ -1,11 +1,10 @@
-"""Find a queue that may have something, of several: for :mod:`several_take`, which says how."""
+"""What takes from the same several queues share in a process; and which queue of a list gives."""
 
 from __future__ import annotations
 
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import FormatMismatch
@@ -13,43 +12,27 @@ from fdbqueue.service.clock import LAST_MOMENT
 from fdbqueue.service.combiner import CombinedBatch, Combiner, SharedOperation
 from fdbqueue.service.consume.consumer import Consumer, first_with_items, looks_at
 from fdbqueue.service.consume.poppers import restarts_after_fork
-from fdbqueue.service.consume.prospect import READ_AT_ONCE
-from fdbqueue.service.consume.ring import PAGE_ROWS, Hint, Ring, Walk, Walking, begin_index_look
+from fdbqueue.service.consume.ring import Ring, begin_index_look
+from fdbqueue.service.consume.several_poppers import SeveralPoppers
+from fdbqueue.service.consume.visits import MAX_LOOKS
 from fdbqueue.service.consume.waiting import ItemWatch
+from fdbqueue.service.storage.item_keys import ENDS, End
 from fdbqueue.service.transactions import run, unlimited
-from fdbqueue.steady import monotonic
-
-#: A transaction ends after so many looks, or seconds.
-MAX_LOOKS, _MAX_SECONDS = 1_000, 1.0
 
 
 class FindRequest(SharedOperation):
-    """One thread asks for a queue that may have something.
+    """One thread asks for a queue of a list that may have something.
 
     Attributes:
-        names: The names of a list of queues; empty for families by their index.
+        names: The names of the list.
         leases: Whether it leases.
-        looks: Whether members are to be looked at before they are named.
     """
 
-    __slots__ = ("leases", "looks", "names")
+    __slots__ = ("leases", "names")
 
-    def __init__(self, names: tuple[str, ...], *, leases: bool, looks: bool) -> None:
+    def __init__(self, names: tuple[str, ...], *, leases: bool) -> None:
         self.names = names
         self.leases = leases
-        self.looks = looks
-
-
-class Found(NamedTuple):
-    """What a transaction has found.
-
-    Attributes:
-        names: The queues that may have something, for one request after the other.
-        is_over: Whether there are no others.
-    """
-
-    names: Sequence[str]
-    is_over: bool
 
 
 class SeveralGroup:
@@ -69,7 +52,8 @@ class SeveralGroup:
         ring: As given.
         facts: As given, and whether queues take turns.
         last: The queue that gave last.
-        finder: Finds the queue to take from.
+        finder: Finds the queue of a list.
+        poppers: What takes from families, at each end.
     """
 
     def __init__(
@@ -88,7 +72,11 @@ class SeveralGroup:
         self.facts = (*((True,) if in_turn else ()), *facts)
         self.last = ""
         self._sources = () if ring is None else ring.sources
-        self.finder = Finder(self)
+        self.finder = ListFinder(self)
+        self.poppers: dict[End, SeveralPoppers] = {}
+        if ring is not None:
+            made = functools.partial(SeveralPoppers, self.database, open_queue, ring)
+            self.poppers = {end: made(end) for end in ENDS}
         look = functools.partial(begin_index_look, sources=self._sources)
         watch = functools.partial(ItemWatch, self.database, is_told=True)
         self._watch = watch(functools.partial(look, to_lease=False))
@@ -98,6 +86,8 @@ class SeveralGroup:
     def restart_after_fork(self) -> None:
         """Start again in a forked process."""
         self.finder.combiner.restart_after_fork()
+        for poppers in self.poppers.values():
+            poppers.restart_after_fork()
         if self.ring is not None:
             self.ring.restart_after_fork()
         self._watch.restart_after_fork()
@@ -142,54 +132,6 @@ class SeveralGroup:
         plain = [*map(self.consumer, self._plain(names))]
         return first_with_items(tr, plain, to_lease=to_lease) is not None or look().is_now
 
-    def look_at(
-        self, tr: Transaction, walk: Walk, count: int, *, looks: bool, replaces_rows: bool
-    ) -> list[Hint]:
-        """Look at the next members on a walk, and replace rows of those that have nothing.
-
-        Args:
-            tr: The transaction.
-            walk: The walk; there is nothing more on it once it is closed.
-            count: The most members.
-            looks: Whether to look at all; else at those with rows of moments that have come.
-            replaces_rows: Whether to replace rows.
-
-        Returns:
-            Those that may have something.
-        """
-        hints = walk.next(count)
-        asked = [hint for hint in hints if looks or hint.passing]
-        if not asked:
-            return hints
-        nothing = set()
-        begun = looks_at(tr, [self.consumer(hint.name) for hint in asked])
-        for hint, (consumer, look) in zip(asked, begun, strict=True):
-            member = consumer.taker.store.tables.member
-            try:
-                prospect = look.settle().prospect(to_lease=walk.to_lease)
-            except FormatMismatch as error:
-                if not self.passes_over(consumer, error):
-                    raise
-                nothing.add(hint.name)
-                continue
-            if not prospect.is_now:
-                nothing.add(hint.name)
-            if member is None or not replaces_rows:
-                continue
-            if not prospect.is_now and not look.is_with_family:
-                member.replace_rows(tr, prospect, hint.passing)
-            elif prospect.is_now and hint.passing:
-                member.promote(tr, hint.passing)
-        return [Hint(hint.name) for hint in hints if hint.name not in nothing]
-
-    def passes_over(self, consumer: Consumer, error: FormatMismatch) -> bool:
-        """Set a member that is not named aside, as :meth:`Ring.set_aside` does; tell whether so."""
-        is_member = consumer.taker.store.tables.member is not None
-        if self.ring is None or not is_member or consumer.name in self.ring.plain:
-            return False
-        self.ring.set_aside(consumer.name, error)
-        return True
-
     def later(self, tr: Transaction, names: Sequence[str] = ()) -> list[Consumer]:
         """Return the queues of a list; of families the members that may have something later.
 
@@ -207,8 +149,8 @@ class SeveralGroup:
         return [self.consumer(name) for name in found[:MAX_LOOKS]]
 
 
-class Finder:
-    """Find queues that may have something for the threads of this process, for their combiner.
+class ListFinder:
+    """Find queues of lists that may have something, for the threads of this process.
 
     Args:
         group: What the threads share.
@@ -218,13 +160,9 @@ class Finder:
         self._group = group
         self.combiner = Combiner(self)
 
-    def find(self, request: FindRequest, database: Database) -> str | None:
-        """Return a queue that may have something: empty if there is none, None to ask again."""
-        ring = self._group.ring
-        name = None if ring is None or request.looks else ring.next_name()
-        if name is not None:
-            return name
-        found: str | None = self.combiner.submit(request, database)
+    def find(self, names: tuple[str, ...], database: Database, *, leases: bool) -> str:
+        """Return a queue that may have something, empty if there is none."""
+        found: str = self.combiner.submit(FindRequest(names, leases=leases), database)
         return found
 
     # The combiner's work
@@ -237,7 +175,7 @@ class Finder:
     def together(self, batch: CombinedBatch) -> None:
         """Find a queue for each thread in line that asks alike."""
         waiting: list[FindRequest] = batch.waiting()
-        asked = [(one.names, one.leases, one.looks) for one in waiting]
+        asked = [(one.names, one.leases) for one in waiting]
         alike = [one for one, facts in zip(waiting, asked, strict=True) if facts == asked[0]]
         requests = batch.take_up(alike)
         if requests:
@@ -247,54 +185,23 @@ class Finder:
     def undo(self, operation: FindRequest) -> None:
         """Do nothing: nothing was taken."""
 
-    def _find(self, database: Database, requests: Sequence[FindRequest]) -> list[str | None]:
-        """Return a queue for each request, as :meth:`find` does."""
-        first, ring = requests[0], self._group.ring
-        if ring is None:
-            look = functools.partial(self._in_list, first=first, count=len(requests))
-            found = run(database, look, read_only=True)
-        else:
-            attempts = itertools.count()
-            with Walking(ring, to_lease=first.leases) as walking:
-                # If it is not known whether rows were replaced, it is looked again: no receipt.
-                found = run(
-                    database,
-                    lambda tr: self._on_walk(
-                        tr, walking.begin(tr), requests, replaces_rows=not next(attempts)
-                    ),
-                    wrote=False,
-                )
-        if not found.names:
-            return ["" if found.is_over else None] * len(requests)
-        return [*itertools.islice(itertools.cycle(found.names), len(requests))]
+    def _find(self, database: Database, requests: Sequence[FindRequest]) -> list[str]:
+        """Return a queue for each request: in turn another one, else the first."""
+        group, first = self._group, requests[0]
 
-    def _in_list(self, tr: Transaction, first: FindRequest, count: int) -> Found:
-        """Find queues of a list, in its order: for each request one in turn, else the first."""
-        group, names = self._group, []
-        consumers = [*map(group.consumer, group.in_order(first.names))]
-        try:
-            for consumer, look in looks_at(tr, consumers):
-                if look.settle().prospect(to_lease=first.leases).is_now:
-                    names.append(consumer.name)
-                    if not group.in_turn or len(names) == count:
-                        break
-        except FormatMismatch:
-            if not names:
-                raise
-        return Found(names, is_over=True)
+        def look(tr: Transaction) -> list[str]:
+            found: list[str] = []
+            consumers = [*map(group.consumer, group.in_order(first.names))]
+            try:
+                for consumer, seen in looks_at(tr, consumers):
+                    if seen.settle().prospect(to_lease=first.leases).is_now:
+                        found.append(consumer.name)
+                        if not group.in_turn or len(found) == len(requests):
+                            break
+            except FormatMismatch:
+                if not found:
+                    raise
+            return found
 
-    def _on_walk(
-        self, tr: Transaction, walk: Walk, requests: Sequence[FindRequest], *, replaces_rows: bool
-    ) -> Found:
-        """Find members, and plain queues, on a walk; what is not needed comes again."""
-        group, looks, count = self._group, requests[0].looks, len(requests)
-        at_once = READ_AT_ONCE if looks else PAGE_ROWS
-        until = monotonic() + _MAX_SECONDS
-        found: list[Hint] = []
-        while len(found) < count and not walk.is_over:
-            if walk.met >= MAX_LOOKS or monotonic() > until:
-                break
-            found += group.look_at(tr, walk, at_once, looks=looks, replaces_rows=replaces_rows)
-        for hint in reversed(found[count:]):
-            walk.again(hint)
-        return Found([hint.name for hint in found[:count]], is_over=walk.is_over)
+        found = run(database, look, read_only=True) or [""]
+        return [*itertools.islice(itertools.cycle(found), len(requests))]

@@ -1,7 +1,7 @@
 """When a queue has something to take: now, from a moment on, or never; and what says so sooner.
 
-There is one look (:class:`Look`), for waiters, takes from several queues, ``recount`` and
-``queue_doctor``. A lease of many members asks :func:`prospect_of` after its rounds.
+There is one look (:class:`Look`), for waiters, takes from lists, ``recount`` and
+``queue_doctor``. A take that found nothing in a member asks :func:`prospect_of` itself.
 """
 
 from __future__ import annotations
@@ -70,11 +70,6 @@ class Look:
         if self._allowance is not None:
             self._allowance.settle()
         return self
-
-    @property
-    def is_with_family(self) -> bool:
-        """Whether it is its family that is paused, with all other members."""
-        return self._member is not None and self._paused_by == self._member.paused
 
     def prospect(self, *, to_lease: bool) -> Prospect:
         """Return when there is something to pop, or to lease, and what to watch until then."""

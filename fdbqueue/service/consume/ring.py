@@ -1,4 +1,4 @@
-"""Which members of families come next: the way of a process round their indexes."""
+"""Which members of families a transaction meets: the way of a process round their indexes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import FormatMismatch
 from fdbqueue.logs import get_logger
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.storage.family_index import NOW, FamilyKeys, IndexRow, Prospect
+from fdbqueue.service.storage.family_index import NOW, FamilyKeys, IndexRow, Member, Prospect
 from fdbqueue.steady import monotonic
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ logger = get_logger(__name__)
 
 #: How many rows a page has.
 PAGE_ROWS = 100
-#: Names that are kept for the next transaction.
-_MAX_NAMES = 1_000
+#: Hints that are kept for the next transaction.
+_MAX_HINTS = 1_000
 #: For how long a member is set aside that was written under other settings.
 _ASIDE_SECONDS = 60.0
 #: So many are remembered; if there are more, all are looked at again.
@@ -45,7 +45,7 @@ class Hint(NamedTuple):
     """A queue to look at, and the keys of its rows that go once that is done."""
 
     name: str
-    passing: tuple[bytes, ...] = ()
+    passing: tuple[bytes, ...]
 
 
 class Ring:
@@ -58,13 +58,13 @@ class Ring:
         plain: Names of queues that are looked at in each circle.
         sources: The families.
         page_rows: How many rows a page has.
-        keeps_names: Whether what is left of a page is for the next transaction; else that reads the
+        keeps_hints: Whether what is left of a page is for the next transaction; else that reads the
             rows again, because members that others have brought to a limit have none by then.
 
     Attributes:
         plain: As given.
         sources: As given, but for the members that are set aside.
-        page_rows, keeps_names: As given.
+        page_rows, keeps_hints: As given.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class Ring:
         sources: Sequence[Source],
         *,
         page_rows: int = PAGE_ROWS,
-        keeps_names: bool = True,
+        keeps_hints: bool = True,
     ) -> None:
         self.plain = plain
         self.page_rows = page_rows
-        self.keeps_names = keeps_names
+        self.keeps_hints = keeps_hints
         #: Until when members are set aside, by the monotonic clock.
         self._aside: dict[str, float] = {}
         self.sources = tuple(
@@ -92,17 +92,10 @@ class Ring:
 
     def restart_after_fork(self) -> None:
         """Begin anywhere, in a forked process or a new one."""
-        #: What was read of a page, and nobody has met yet.
-        self.names: deque[str] = deque(maxlen=_MAX_NAMES)
+        #: What was read of a page and not visited yet.
+        self.hints: deque[Hint] = deque(maxlen=_MAX_HINTS)
         #: The stretch that is read next, and the key from which on; empty for its beginning.
         self.at = self.anywhere()
-
-    def next_name(self) -> str | None:
-        """Return the next queue of a page that was read, None if there is none."""
-        try:
-            return self.names.popleft()
-        except IndexError:  # another thread may have been faster
-            return None
 
     def anywhere(self) -> tuple[int, bytes]:
         """Return any place of the circle."""
@@ -121,6 +114,12 @@ class Ring:
             self._aside.clear()
         self._aside[name] = monotonic() + _ASIDE_SECONDS
 
+    def passes_over(self, member: Member | None, name: str, error: FormatMismatch) -> bool:
+        """Set a member aside, as :meth:`set_aside` does; tell whether it is one."""
+        if member is not None:
+            self.set_aside(name, error)
+        return member is not None
+
     def _is_aside(self, name: str) -> bool:
         return monotonic() < self._aside.get(name, 0.0)
 
@@ -131,7 +130,8 @@ class Ring:
 class Walk:
     """The way of one transaction over a ring, on which it meets each queue once.
 
-    It passes over the members of families that are paused.
+    It passes over the members of families that are paused. That is read at its beginning, and not
+    awaited for the queues that it meets first if their names are at hand: these give nothing then.
 
     Args:
         ring: The ring.
@@ -139,18 +139,20 @@ class Walk:
         to_lease: Whether items are to be leased.
 
     Attributes:
-        to_lease: As given.
-        is_over: Whether everything was met.
+        pauses: The reads of whether families are paused, by their keys.
     """
 
     def __init__(self, ring: Ring, tr: Transaction, *, to_lease: bool) -> None:
         self._ring = ring
         self._tr = tr.snapshot
-        self.to_lease = to_lease
+        self._to_lease = to_lease
         #: The moment of its first page; 0 before.
         self._now = 0
-        #: The families, each with the read of whether it is paused.
-        self._pauses = {one: self._tr[one.keys.paused] for one in ring.stretches if one is not None}
+        self.pauses: dict[bytes, Any] = {}
+        for source in ring.stretches:  # a comprehension would be one more call of each take
+            if source is not None:
+                self.pauses[source.keys.paused] = self._tr[source.keys.paused]
+        self._passed: list[Source] | None = None
         self._met: dict[str, Hint] = {}
         #: What is left of the page, and the stretch that it is of.
         self._page: deque[Hint] = deque()
@@ -162,39 +164,35 @@ class Walk:
         self._later: dict[int, bytes | None] = {}
         #: Whether the rows READY of the stretch are read.
         self._is_read = False
-        #: Whether all is read; then what is left of the page is the rest.
-        self._is_closed = False
-        self.is_over = False
-
-    @property
-    def met(self) -> int:
-        """How many queues it has met."""
-        return len(self._met)
+        #: Whether everything was met.
+        self.is_closed = False
 
     def next(self, count: int) -> list[Hint]:
-        """Return the next queues; fewer if a page ends, none if all were met."""
+        """Return the next queues; fewer if all were met."""
         found: list[Hint] = []
+        passed = self._paused() if self._met else ()
         while len(found) < count:
-            hint = self._left()
+            try:
+                hint = self._page.popleft() if self._page else self._ring.hints.popleft()
+            except IndexError:  # there is none any more: another walk may have been faster
+                hint = None
             if hint is not None:
-                if hint.name not in self._met:
+                if hint.name in self._met:
+                    continue
+                if not (passed and any(one.fits(hint.name) for one in passed)):
                     self._met[hint.name] = hint
                     found.append(hint)
-            elif found or self._is_closed:
-                self.is_over = self._is_closed
+            elif self.is_closed:
                 break
             else:
                 self._read_page()
         return found
 
-    def _left(self) -> Hint | None:
-        """Return the next that was read already, None if there is none."""
-        if self._page:
-            return self._page.popleft()
-        while (name := self._ring.next_name()) is not None:
-            if not any(pause.present() and one.fits(name) for one, pause in self._pauses.items()):
-                return Hint(name)
-        return None
+    def _paused(self) -> Sequence[Source]:
+        if self._passed is None:
+            stretches = [source for source in self._ring.stretches if source is not None]
+            self._passed = [one for one in stretches if self.pauses[one.keys.paused].present()]
+        return self._passed
 
     def again(self, hint: Hint) -> None:
         """Meet a queue again, as the next one."""
@@ -205,16 +203,16 @@ class Walk:
         """Let the next walk go on from here.
 
         Without the commit the queues that this one has met come again, behind the rest of the page.
-        Those that have rows LATER are read again with the next page.
         If the ring keeps no hints, the next walk begins at any place then: the process that was in
         the way takes what comes next here.
         """
-        if not self._ring.keeps_names:
+        if not self._ring.keeps_hints:
             self._ring.at = self._first_left() if is_committed else self._ring.anywhere()
             return
         self._ring.at = self._at
-        left = self._page if is_committed else [*self._page, *self._met.values()]
-        self._ring.names.extend([hint.name for hint in left if not hint.passing])
+        self._ring.hints.extend(self._page)
+        if not is_committed:
+            self._ring.hints.extend(itertools.islice(self._met.values(), _MAX_HINTS))
 
     def _first_left(self) -> tuple[int, bytes]:
         """Return where the first member of the page is that was not met, or the next page."""
@@ -231,7 +229,7 @@ class Walk:
         self._page_of, most = place, self._ring.page_rows
         source = self._ring.stretches[place]
         if source is None:
-            self._page.extend(map(Hint, self._ring.plain))
+            self._page.extend(Hint(name, ()) for name in self._ring.plain)
             self._go_on()
             return
         keys, since = source.keys, self._later.get(place, b"")
@@ -239,7 +237,7 @@ class Walk:
         if since is not None:
             later = self._tr.get_range(*keys.later(since or None, self._now), limit=most)
         reads = [] if self._is_read else self._begin_rows(keys, begin)
-        if self._pauses[source].present():
+        if source in self._paused():
             self._go_on()
             return
         ready = itertools.islice(itertools.chain.from_iterable(reads), most)
@@ -257,7 +255,7 @@ class Walk:
         end = b""
         if self._is_back and self._at[0] == self._start[0]:
             end = self._start[1]
-        ranges = keys.open_ranges(self._now, to_lease=self.to_lease)
+        ranges = keys.open_ranges(self._now, to_lease=self._to_lease)
         cut = [(max(begin, first), min(end or stop, stop)) for first, stop in ranges]
         most = self._ring.page_rows
         return [self._tr.get_range(*one, limit=most) for one in cut if one[0] < one[1]]
@@ -267,13 +265,13 @@ class Walk:
         self._is_read = False
         place = self._at[0]
         if self._is_back and place == self._start[0]:
-            self._is_closed = True
+            self.is_closed = True
             return
         place = (place + 1) % len(self._ring.stretches)
         self._at = place, b""
         if place == self._start[0]:
             self._is_back = True
-            self._is_closed = not self._start[1]
+            self.is_closed = not self._start[1]
 
 
 def _hints_of(source: Source, rows: Sequence[IndexRow]) -> list[Hint]:

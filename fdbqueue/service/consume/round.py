@@ -396,6 +396,8 @@ class Round:
         order: What the transaction is to depend on.
         extra: How many more items to read at once.
         slot: In a queue with shards, how many runs of items of each to leave to others.
+        limit: How many items to read at once in place of as many as the early requests want.
+        family_pause: The read of whether its family is paused, if that has begun.
         is_last: Whether no other transaction follows, so that it looks further.
 
     Attributes:
@@ -411,7 +413,8 @@ class Round:
         order: Order = Order.STRICT,
         extra: int = 0,
         slot: int = 0,
-        *,
+        limit: int = 0,
+        family_pause: Any = None,
         is_last: bool = False,
     ) -> None:
         self._taker = taker
@@ -425,19 +428,20 @@ class Round:
         self._retried = False
         self._is_last = is_last
         self._more_due = False  # then no popper is told yet that the queue is empty
-        #: What it did, once it has served.
-        self.result = RoundResult()
+        self._result = RoundResult()
         self._took = 0
         #: How many items had ever been taken when it began, for ``counts.taken_at``.
         self.taken = 0
         self._now = now_us()
         self._state_rows = begin_state(store, tr, self._now)
         member = store.tables.member
-        self._family_pause = None if member is None else tr.snapshot[member.paused]
+        if member is not None and family_pause is None:
+            family_pause = tr.snapshot[member.paused]
+        self._family_pause = family_pause
         prompt = fitting(early) if len(early) > 1 else early
         self._reads = taker.begin_reads(self._count_change, prompt) if early else {}
         wanted = sum(map(_COUNT, prompt))
-        limit = max(1, min(wanted + extra, max(ROUND_ITEMS, wanted)))
+        limit = limit or max(1, min(wanted + extra, max(ROUND_ITEMS, wanted)))
         self.allowance = None
         if taker.limits is not None:
             self.allowance = taker.limits.begin(tr, store.tables, self._now)
@@ -448,12 +452,15 @@ class Round:
         self,
         combined: CombinedBatch | None = None,
         *,
+        early: Sequence[TakeRequest] | None = None,
         helps: bool = True,
         own: HelpRequest | None = None,
+        sent_bytes: int = 0,
     ) -> RoundResult:
         """Take items for the requests in line.
 
         Args:
+            early: What is in line if that was not known when it began, and needs no reads.
             combined: The batch of the early requests: those that joined the line after the reads
                 are served, too, unless there is a help request. A late request gets items, because
                 the commit checks the reads. It is told that the queue is empty only if this
@@ -463,7 +470,10 @@ class Round:
             own: The help request of the early ones. It is removed here; if it is not open any
                 more, nothing is taken.
         """
-        head, result, taker = self._head, self.result, self._taker
+        self._early = self._early if early is None else early
+        if sent_bytes:
+            self._budget.reserve_ends(sent_bytes)
+        head, result, taker = self._head, self._result, self._taker
         head.preload()  # it comes last: then only one wait blocks
         state = parse_state(
             self._store, self._tr, self._now, self._state_rows, at_random=taker.choices > 0
@@ -497,13 +507,17 @@ class Round:
 
     def _close(self, head: Head) -> None:
         """Take nothing, and depend on the key that says so."""
-        member = None if self.result.is_paused else self._store.tables.member
+        member = None if self._result.is_paused else self._store.tables.member
         head.close(self._store.tables.paused if member is None else member.paused)
 
     @property
     def leaves_items(self) -> bool:
         """Whether there may be ready items that it has not taken."""
         return self._head.has_rows or not self._head.is_exhausted
+
+    def first_items(self) -> int:
+        """Wait for the first rows, and return how many there are."""
+        return self._head.preload()
 
     def _ending(self) -> list[Ack]:
         """Return the leases that the early requests end."""
@@ -522,8 +536,8 @@ class Round:
         if is_sound:
             is_cut, retried = self._more_due, self._retried
             given.serve(head, self._budget, self.allowance, more_due=is_cut, retried=retried)
-        self.result.asked = given.asked
-        self.result.wrote = self.result.wrote or given.wrote
+        self._result.asked = given.asked
+        self._result.wrote = self._result.wrote or given.wrote
         self._took += given.took
 
     def _expire(self, state: QueueState, head: Head, helped: Sequence[Ack]) -> None:
@@ -532,7 +546,7 @@ class Round:
         state = state.without_leases(frozenset().union(*ends)) if ends else state
         if not state.dues and not state.expired:
             return
-        store, result, most = self._store, self.result, self._taker.max_attempts
+        store, result, most = self._store, self._result, self._taker.max_attempts
         store.format.depend(self._tr)
         found = expiry.take_out(store, self._count_change, state.dues, state.expired, most)
         self._more_due = state.more_due or found.is_cut
@@ -564,7 +578,7 @@ class Round:
             line = early if self._order is Order.AS_SEEN else line
         concluded = self._taker.concluded(self._reads) if self._reads else {}
         if concluded:
-            self.result.results += [(one, concluded[one]) for one in early if one in concluded]
+            self._result.results += [(one, concluded[one]) for one in early if one in concluded]
         if combined is not None or self._reads:  # a late one may need reads, too
             line = self._taker.remaining(line, self._reads, concluded)
         batch = fitting(line) if len(line) > 1 else [*line]
@@ -598,19 +612,19 @@ class Round:
             wanted.append(rows)
         head.finish()
         ends_leases = self._reads and any(one.acknowledges is not None for one in batch)
-        wrote = self.result.wrote or any(wanted) or bool(ends_leases)
-        self.result.wrote = wrote
+        wrote = self._result.wrote or any(wanted) or bool(ends_leases)
+        self._result.wrote = wrote
         told_empty = not (self._budget.is_full or self._more_due)
         portions = []
         for index, (one, rows) in enumerate(zip(batch, wanted, strict=True)):
             is_early = index < early
-            self.result.late += 0 if is_early else one.count
+            self._result.late += 0 if is_early else one.count
             if rows or (is_early if one in held else told_empty and (is_early or wrote)):
                 portions.append((one, rows))
         results, is_corrupt = self._taker.deliver(
             self._count_change, portions, retried=self._retried
         )
-        self.result.results += results
+        self._result.results += results
         for _, items in results:
             self._took += len(items) if isinstance(items, list) else 0
         return not is_corrupt

@@ -1,43 +1,31 @@
-"""Take items from one of several queues: find the queue, then take from it.
+"""Take items from one of several queues: of a list, or members of families by their index.
 
 How a call goes, without a transaction of the caller's:
 
-1. **Find** (:mod:`finding`) a queue that may have something, in one transaction for all threads of
-   the process that ask meanwhile. Nothing is taken.
+1. *A list*: **find** the queue (:class:`finding.ListFinder`), in one transaction that takes
+   nothing, for all threads of the process that ask meanwhile. It looks at the queues in their
+   order, 25 at a time, up to the first that may give. *In turn* the order begins after the queue
+   that gave last, and each thread gets another one. **Take** from that queue as a call on it does,
+   by its poppers (:mod:`poppers`); if it gives nothing, find again. So a list is strict when it is
+   looked at: then the queues before the one that gives have nothing.
 
-   *A list*: it looks at the queues in their order, 25 at a time, up to the first that may give. *In
-   turn* the order begins after the queue that gave last, and each thread gets another one.
-
-   *Families*: each member that the index names (:mod:`fdbqueue.service.storage.family_index`) has
-   one turn in each *circle*, the way of this process over all that have a row (:mod:`ring`). The
-   first try of a call takes the next name as it is; those after it look, at 25 names at a time. If
-   a member has nothing, or nothing that its limits allow, the transaction removes its rows; if it
-   has something later, a new row says when, or for whom (:mod:`prospect`). Rows whose moment has
-   come become READY. The transaction depends on the rows that it removes, and each writer that
-   gives a member something new writes one of them: so no row is ever missing.
-2. **Take** from that queue, as a call on it does, by its poppers (:mod:`poppers`). If it gives
-   nothing, 1 again.
-3. **None** is returned if a look at all queues, in one transaction, found nothing. One that has
-   looked at a thousand members, or for a second, is committed with the rows that it replaced, and 1
-   begins again; then each member had nothing when it was looked at.
-4. **Wait** at the watches of all queues (:mod:`waiting`); for families at one for pops and one for
+   *Families*: :mod:`several_poppers`.
+2. **None** is returned if all queues had nothing, at one moment.
+3. **Wait** at the watches of all queues (:mod:`waiting`); for families at one for pops and one for
    leases: the keys WAKE, of which every writer of a row changes one, and the first row LATER.
 
-So a list is strict when it is looked at: then the queues before the one that gives have nothing.
-
-In a transaction of the caller's, and under an idempotency key, 1 and 2 are one transaction. From a
-list it takes in order, and depends on what it has found empty, as takes from each queue do. From
-families it looks at all names that it meets; that there was nothing makes the caller's depend on
-the whole index. A call under a key depends on the place of the key's response, which is one for all
-queues of a catalog: of two calls only one takes items.
+In a transaction of the caller's, and under an idempotency key, it is one transaction, which depends
+on what it has found empty; of families the caller's depends on the whole index. A call under a key
+depends on the place of the key's response, which is one for all queues of a catalog: of two calls
+only one takes items.
 
 What is left behind by
 
 - *an error of one queue*: nothing of the others. A member of another format is set aside for a
   minute; a list says the error;
-- *an interrupt, a deadline, a crash*: as for one queue, from 2; before that nothing, or the rows.
-  The circle may miss some names once;
-- *an unknown commit of 1*: nothing: it is looked again;
+- *an interrupt, a deadline, a crash, an unknown commit*: as for one queue. While it looks at a
+  list, nothing. The circle of families may miss some names once;
+- *a thread that leaves*: a helper requeues what was taken for it, and writes the member's row;
 - *a fork*: the child begins a way of its own;
 - *a pause of a member*: no row once it was looked at; resuming writes it. Rows of a family that is
   paused stay;
@@ -55,24 +43,24 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fdbqueue.engines.protocols import Database, Transaction
-from fdbqueue.exceptions import FormatMismatch, InvalidInput
+from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import instrumentation
 from fdbqueue.service.consume.consumer import Consumer, TakeOnce
 from fdbqueue.service.consume.contention import sleep_before_retry
-from fdbqueue.service.consume.finding import MAX_LOOKS, FindRequest, SeveralGroup
-from fdbqueue.service.consume.prospect import READ_AT_ONCE
+from fdbqueue.service.consume.finding import SeveralGroup
 from fdbqueue.service.consume.ring import Walking
 from fdbqueue.service.consume.round import Requeue, TakeRequest
+from fdbqueue.service.consume.visits import Served, SeveralRequest, Visit
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import KeyedCall, Responses, SavedResponses, is_replayed
 from fdbqueue.service.instrumentation import Operation
 from fdbqueue.service.items import Item
-from fdbqueue.service.storage.item_keys import Loaded
+from fdbqueue.service.storage.item_keys import End, Loaded
 from fdbqueue.service.transactions import run
 from fdbqueue.steady import monotonic
 
-#: A call sleeps before its third look, and before each after it.
-_SLEEPS_AFTER = 2
+#: A call sleeps before the third turn, and before each after it.
+_SLEEPS_AFTER_TURNS = 2
 
 
 class SeveralResponses:
@@ -153,6 +141,8 @@ class SeveralTake:
         name: What errors call the queues.
         first_name: The first of their names.
         database: Where they are; its transactions may have a time limit.
+        end: Which end to take from.
+        count: The most items.
         make: Makes the request to one queue.
         responses: The responses of calls with an idempotency key.
         call: The call, if it has one.
@@ -166,6 +156,8 @@ class SeveralTake:
         name: str,
         first_name: str,
         database: Database,
+        end: End,
+        count: int,
         make: Callable[[Consumer], TakeRequest],
         responses: SeveralResponses,
         call: KeyedCall | None = None,
@@ -177,6 +169,8 @@ class SeveralTake:
         self._name = name
         self._first_name = first_name
         self._database = database
+        self._end: End = end
+        self._count = count
         self._make = make if call is None else responses.saving(make, call)
         self._responses = responses
         self._call = call
@@ -185,6 +179,8 @@ class SeveralTake:
         self._watched: tuple[str, ...] = ()
         #: Requeues what was taken last.
         self._requeue: Requeue | None = None
+        #: The request for which families have given items that may not have been returned yet.
+        self._taken: SeveralRequest | None = None
 
     def take(
         self,
@@ -198,7 +194,7 @@ class SeveralTake:
                 raise InvalidInput(queue=self._name, reason="a transaction cannot wait")
             if waits_while is not None and not waits_while():
                 return []
-            return [*self._take_in_callers(tr)]
+            return [*self._take_in(tr)]
         if wait is None and waits_while is None:
             return [*self._take_now(saves=True)]
         deadline = deadline_after(self._name, wait)
@@ -257,53 +253,54 @@ class SeveralTake:
         return names
 
     def _take_now(self, *, saves: bool) -> list[Item]:
-        """Take the items there are."""
-        if self._call is not None:
-            return self._take_under_key(saves=saves)
-        looks = self._group.ring is None
-        vain = 0
-        while True:
-            if vain >= _SLEEPS_AFTER:
-                sleep_before_retry(vain - _SLEEPS_AFTER)
-            name = self._find(looks=looks)
-            if name is None:
-                continue
-            if not name:
-                return []
-            if items := self._take_from(name):
-                return items
-            vain += looks
-            looks = True
+        """Take the items there are, for a thread that may be interrupted."""
+        self._taken = None
+        try:
+            for turn in itertools.count():
+                if turn >= _SLEEPS_AFTER_TURNS:
+                    sleep_before_retry(turn - _SLEEPS_AFTER_TURNS)
+                found = self._take_under_key(saves=saves) if self._call else self._try()
+                if found:
+                    self._group.last = found[0].queue
+                if found is not None:
+                    return found
+        except BaseException as error:
+            if self._taken is not None:
+                self._group.poppers[self._end].combiner.adopt(self._taken)
+            if not hasattr(error, "outcome_known"):
+                vars(error)["outcome_known"] = self._taken is None and not self._call
+            raise
+        raise AssertionError  # it counts for ever
 
-    def _find(self, *, looks: bool) -> str | None:
-        """Find a queue, as the group's finder does; observers are told if there is none."""
+    def _try(self) -> list[Item] | None:
+        """Take items of the queue that comes next; None to try again."""
         began = monotonic()
         try:
-            request = FindRequest(self._look_up(), leases=self._leases, looks=looks)
-            name = self._group.finder.find(request, self._database)
+            if self._group.ring is None:
+                find = self._group.finder.find
+                found: list[Item] | str = find(self._look_up(), self._database, leases=self._leases)
+            else:
+                request = SeveralRequest(self._count, self._make, leases=self._leases)
+                submit = self._group.poppers[self._end].combiner.submit
+                found = submit(request, self._database)
+                if found and not isinstance(found, str):
+                    self._taken, self._requeue = request, request.requeue
         except BaseException as error:
-            vars(error)["outcome_known"] = True  # nothing was taken
             self._report(self._first_name, began, 0, error)
             raise
-        if name == "":
-            self._report(self._first_name, began, 0, None)
-        return name
+        if isinstance(found, str) and found:
+            return self._take_from(found)
+        self._report(found[0].queue if found else self._first_name, began, len(found), None)
+        return [*found]
 
-    def _take_from(self, name: str) -> list[Item]:
-        """Take items from one of the queues, as a call on it does; none if it has none any more."""
-        group, consumer = self._group, self._group.consumer(name)
+    def _take_from(self, name: str) -> list[Item] | None:
+        """Take items from one of the queues, as a call on it does; None if it has none any more."""
+        consumer = self._group.consumer(name)
         own = self._make(consumer)
         self._requeue = own.requeue
-        try:
-            for items in consumer.take_now(own):
-                group.last = name
-                return items
-        except FormatMismatch as error:
-            if not group.passes_over(consumer, error):
-                raise
-        if group.ring is not None:
-            group.ring.names.appendleft(name)  # to be looked at next
-        return []
+        for items in consumer.take_now(own):
+            return items
+        return None
 
     def _report(self, queue: str, began: float, count: int, error: BaseException | None) -> None:
         if instrumentation.observers:
@@ -312,43 +309,39 @@ class SeveralTake:
 
     # In one transaction: under an idempotency key, or the caller's
 
-    def _take_under_key(self, *, saves: bool) -> list[Item]:
-        """Take items in a transaction that saves them, or return the saved response.
+    def _take_under_key(self, *, saves: bool) -> list[Item] | None:
+        """Take items, and save them, or return the saved response; None to go on in another.
 
         Args:
             saves: Whether to save that there were no items, too.
         """
         began, names, attempts = monotonic(), self._look_up(), itertools.count()
         try:
-            items = None
-            while items is None:
-                with self._walking() as walking:
-                    items, _ = run(
-                        self._database,
-                        lambda tr: self._take_once(
-                            tr, walking, names, saves=saves, replaces_rows=not next(attempts)
-                        ),
-                        wrote=operator.itemgetter(1),
-                    )
+            with self._walking() as walking:
+                items, _ = run(
+                    self._database,
+                    lambda tr: self._take_once(
+                        tr, walking, names, saves=saves, owns=True, replaces_rows=not next(attempts)
+                    ),
+                    wrote=operator.itemgetter(1),
+                )
         except BaseException as error:
             self._report(self._first_name, began, 0, error)
             raise
-        if items:
-            self._group.last = items[0].queue
-        self._report(items[0].queue if items else self._first_name, began, len(items), None)
+        if items is not None:
+            queue = items[0].queue if items else self._first_name
+            self._report(queue, began, len(items), None)
         return items
 
-    def _take_in_callers(self, tr: Transaction) -> list[Item]:
+    def _take_in(self, tr: Transaction) -> list[Item]:
         """Take items in the caller's transaction."""
         group, names = self._group, self._look_up()
         with self._walking() as walking:
-            items, is_new = self._take_once(tr, walking, names, is_bounded=False)
+            items, is_new = self._take_once(tr, walking, names)
         if items:
             group.last = items[0].queue
         elif is_new:
             group.depend(tr)
-            for name in () if group.ring is None else group.ring.plain:
-                self._take_of(tr, name)  # which depends on there being nothing
         return items or []
 
     def _take_once(
@@ -358,67 +351,64 @@ class SeveralTake:
         names: Sequence[str],
         *,
         saves: bool = True,
-        is_bounded: bool = True,
+        owns: bool = False,
         replaces_rows: bool = False,
     ) -> tuple[list[Item] | None, bool]:
-        """Take items, or return the response that was saved under the call's key.
+        """Take items in a transaction, or return the response that was saved under the call's key.
 
         Args:
             tr: The transaction.
             walking: Its walks; None for a list.
             names: The names of the list.
             saves: Whether to save that there were no items, too.
-            is_bounded: Whether it ends after many looks, for another transaction to go on.
+            owns: Whether the transaction is this call's own: then it ends where another is to go
+                on.
             replaces_rows: Whether it replaces the rows of members that have nothing.
 
         Returns:
             The items, None to go on in another transaction; and whether they are not of a response.
         """
-        if self._call is not None:
-            recalled = self._responses.recall(tr, self._call)
+        group, call = self._group, self._call
+        if call is not None:
+            recalled = self._responses.recall(tr, call)
             if recalled is not None:
                 return recalled, False
-        items = self._take_in(
-            tr, walking, names, is_bounded=is_bounded, replaces_rows=replaces_rows
-        )
-        if self._call is not None and items == [] and saves:
-            self._responses.save_nothing(tr, self._call)
-        return items, True
-
-    def _take_in(
-        self,
-        tr: Transaction,
-        walking: Walking | None,
-        names: Sequence[str],
-        *,
-        is_bounded: bool,
-        replaces_rows: bool,
-    ) -> list[Item] | None:
-        """Take items in a transaction from the first queue that gives; None to go on in another."""
-        group = self._group
-        if walking is None:
+        items: list[Item] | None = []
+        if group.ring is not None and walking is not None:
+            request = SeveralRequest(self._count, self._make, leases=self._leases)
+            visit = Visit(
+                group.consumer,
+                group.ring,
+                tr,
+                walking.begin(tr),
+                self._end,
+                owns=owns,
+                replaces_rows=replaces_rows,
+            )
+            items = _result(visit.serve([request]))
+        else:
             for name in group.in_order(names):
-                if items := self._take_of(tr, name):
-                    return items
-            return []
-        walk = walking.begin(tr)
-        while not walk.is_over:
-            if is_bounded and walk.met >= MAX_LOOKS:
-                return None
-            hints = group.look_at(tr, walk, READ_AT_ONCE, looks=True, replaces_rows=replaces_rows)
-            for place, hint in enumerate(hints, 1):
-                if items := self._take_of(tr, hint.name):
-                    for rest in reversed(hints[place:]):
-                        walk.again(rest)
-                    return items
-        return []
-
-    def _take_of(self, tr: Transaction, name: str) -> list[Item]:
-        """Take items of one queue in a transaction."""
-        consumer = self._group.consumer(name)
-        return consumer.taker.take(tr, self._make(consumer))[0]
+                consumer = group.consumer(name)
+                if items := consumer.taker.take(tr, self._make(consumer))[0]:
+                    break
+        if call is not None and items == [] and saves:
+            self._responses.save_nothing(tr, call)
+        return items, True
 
     def _walking(self) -> contextlib.AbstractContextManager[Walking | None]:
         """Return the walks of a transaction's attempts; of a list there are none."""
         ring = self._group.ring
         return contextlib.nullcontext() if ring is None else Walking(ring, to_lease=self._leases)
+
+
+def _result(served: Served) -> list[Item] | None:
+    """Return the items of the only request, None if it is to be tried again."""
+    for _, items in served.results:
+        if isinstance(items, Exception):
+            try:
+                raise items
+            finally:
+                del items, served  # an error that its own frames refer to keeps them
+        assert isinstance(items, list)
+        return items
+    return None

@@ -8,8 +8,11 @@ to write, such as the ends of other items, may be in the transaction that leases
 Whether the families may have something is noted (:class:`Notice`) by the watch that waiters have:
 once a look has found nothing, there is no other until a row of the index is written, the moment of
 the first row LATER comes, or five seconds are over. Members whose limits keep their items back have
-such a row. So items that wait for a limit cost nothing until it gives again. That a single other
-queue is empty is noted likewise.
+such a row. So items that wait for a limit cost nothing until it gives again. For the same reason
+each lease reads the index again, a short page of it: what is left of the last one's page names
+members that others have brought to their limits since. It goes on where the last lease has ended.
+After a conflict it goes on at any place: the process that was in the way takes what comes next
+here. That a single other queue is empty is noted likewise.
 
 Who waits does so at the watches of both, whose generations a notice compares: it takes no waiter's
 turn. Nothing is stored; a fork or a crash leaves nothing.
@@ -22,14 +25,17 @@ import functools
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import LeaseLost
+from fdbqueue.exceptions import CorruptItem, LeaseLost
 from fdbqueue.service import instrumentation
 from fdbqueue.service.clock import moment, now_us
-from fdbqueue.service.consume.consumer import first_with_items, held_until
-from fdbqueue.service.consume.member_leases import MemberLeases
-from fdbqueue.service.consume.ring import Source
+from fdbqueue.service.consume.consumer import Consumer, first_with_items, held_until
+from fdbqueue.service.consume.finding import SeveralGroup
+from fdbqueue.service.consume.ring import Ring, Source
+from fdbqueue.service.consume.round import TakeRequest
+from fdbqueue.service.consume.visits import SeveralRequest
 from fdbqueue.service.consume.waiting import ItemWait, Notice, deadline_after
 from fdbqueue.service.instrumentation import Operation
 from fdbqueue.service.items import Item
@@ -38,6 +44,12 @@ from fdbqueue.service.several import Directory, SeveralQueues
 from fdbqueue.service.tools.family import Family
 from fdbqueue.service.transactions import run
 from fdbqueue.steady import monotonic
+
+#: How many items of a member a lease of many takes, so that it takes some of others, too; one of
+#: fewer than eight takes each of another.
+_FROM_EACH, _MEMBERS = 4, 8
+#: How many members it reads of at a time that may have something.
+_PAGE_ROWS = 32
 
 
 class AlternatingLeases:
@@ -63,12 +75,16 @@ class AlternatingLeases:
         def source(family: Family) -> Source:
             return Source(family.keys, lambda name: allows(name) and family.has(name))
 
-        self._leases = MemberLeases(
+        self._families = SeveralGroup(
             directory.database,
             lambda name: directory.queue(name).parts.consumer,
-            [source(family) for family in families],
+            Ring(
+                (),
+                [source(family) for family in families],
+                page_rows=_PAGE_ROWS,
+                keeps_hints=False,
+            ),
         )
-        self._families = self._leases.group
         self._notice = Notice(self._families.watches(to_lease=True))
         watches = (
             () if isinstance(main, SeveralQueues) else (main.parts.consumer.group.lease_watch,)
@@ -120,17 +136,36 @@ class AlternatingLeases:
             Contended: With ``also``, on an engine without reservations: other processes take these
                 items, too, and nothing was done.
         """
-        seen, began = self._notice.seen(), monotonic()
+        seen = self._notice.seen()
+
+        def request(consumer: Consumer) -> TakeRequest:
+            return consumer.lease_request("min", most, seconds, None, worker=worker)
+
+        began = monotonic()
+        most = min(_FROM_EACH, max(1, count // _MEMBERS))
+        requests = [
+            SeveralRequest(most, request, leases=True) for _ in range(min(_MEMBERS, count // most))
+        ]
         with self._one_at_a_time:
-            leased = self._leases.lease(count, seconds, worker, also)
-        for error in leased.corrupt:
-            self._directory.queue(error.context["queue"]).bury_corrupt(error)
+            take_each = self._families.poppers["min"].take_each
+            served = take_each(self._directory.database, requests, also)
+        items: list[Item] = []
+        errors: list[Exception] = []
+        for _, found in served.results:
+            if isinstance(found, CorruptItem):
+                self._directory.queue(found.context["queue"]).bury_corrupt(found)
+            elif isinstance(found, Exception):
+                errors.append(found)
+            elif isinstance(found, list):
+                items += found
         took = monotonic() - began
-        for name, number in Counter(item.queue for item in leased.items).items():
+        for name, number in Counter(item.queue for item in items).items():
             instrumentation.report(Operation("lease", name, took, number, None))
-        if leased.is_over and not (leased.items or leased.corrupt):
+        if errors and not items:
+            raise errors[0]
+        if served.results and not (items or errors):
             self._notice.begin(seen)
-        return leased.items
+        return items
 
     def give_back(self, tr: Transaction, item: Item) -> None:
         """Requeue a leased item of the families as it was, and give back its token of a rate.
@@ -149,7 +184,13 @@ class AlternatingLeases:
         if taker.limits is not None:
             taker.limits.begin(tr, taker.store.tables, now_us()).settle().give_back(1)
 
-    def wait_for_items(self, seconds: float, waits_while: Callable[[], bool] | None = None) -> bool:
+    def bury_corrupt(self, error: CorruptItem) -> bool:
+        """Move the item that an error names to the dead letters; tell whether it was there."""
+        return self._main.bury_corrupt(error)
+
+    def wait_for_items(
+        self, seconds: float, *, waits_while: Callable[[], bool] | None = None, **_: Any
+    ) -> bool:
         """Wait until there may be an item to lease in any of the queues, and tell whether so."""
         main = self._main
         watches = self._families.watches(to_lease=True)
@@ -182,7 +223,7 @@ class AlternatingLeases:
 
         return run(main.database, look, read_only=True)
 
-    def held_until(self) -> datetime.datetime | None:
+    def held_until(self, **_: Any) -> datetime.datetime | None:
         """Return until when limits keep back items that are ready, None if they keep none.
 
         That is over if there may be an item of the families: a lease is to look for it.
