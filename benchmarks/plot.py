@@ -59,9 +59,7 @@ def drawn(results: Results) -> str:
 
     with mpl.rc_context(_STYLE):
         figure, places = pyplot.subplots(1, len(_PANELS), figsize=(9, 1.4))
-        for axes, (title, other), line in zip(
-            places, _PANELS, tables.gains(results), strict=True
-        ):
+        for axes, (title, other), line in zip(places, _PANELS, tables.gains(results), strict=True):
             longest = max(line["ours"], line["peer"])
             bars = ((0, "ours", "fdbqueue", _OURS), (1, "peer", other, _PEER))
             for row, who, name, colour in bars:

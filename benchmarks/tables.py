@@ -30,8 +30,10 @@ GAINS = (
 )
 _SENTENCES = (
     "One worker does **{ours} tasks a second**; the worker of django-tasks-db does {peer}.",
-    ("Sixty-four poppers pop **{ours} items a second** from one queue, in strict order; with"
-    " FoundationDB's published recipe {peer}."),
+    (
+        "Sixty-four poppers pop **{ours} items a second** from one queue, in strict order; with"
+        " FoundationDB's published recipe {peer}."
+    ),
     (
         "A waiting worker begins a task **{ours} ms** after its enqueue; django-tasks-db's, which"
         " looks each second, after {peer} ms."
