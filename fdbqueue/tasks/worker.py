@@ -17,6 +17,7 @@ How it ends:
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import math
 import os
@@ -306,7 +307,7 @@ class TaskWorker:
 
     def _run_task(self, item: Item) -> None:
         with left_in_order():
-            self._runner(item)
+            self._runner.run(item)
 
     def _ends_spent(self, item: Item) -> bool:
         """End a task whose attempts are used up, as soon as it is leased; tell whether it is one.
@@ -315,7 +316,7 @@ class TaskWorker:
         """
         if not self._runner.is_spent(item):
             return False
-        self._end_without_run(item)
+        self._end_without_run(item, functools.partial(self._runner.run, item))
         return True
 
     def _note_over(self, limit: Limit) -> None:
@@ -347,15 +348,15 @@ class TaskWorker:
             logger.warning("an attempt of an ended process was left to its lease", extra=facts)
             return
         if left.is_over:
-            self._end_without_run(item, left)
+            self._end_without_run(item, functools.partial(self._runner.end_overdue, item, left))
         else:
             self._source.settle([item])
 
-    def _end_without_run(self, item: Item, overdue: LeftAttempt | None = None) -> None:
+    def _end_without_run(self, item: Item, fail: Callable[[], None]) -> None:
         """End an attempt that the runner fails without calling the function."""
         error: BaseException | None = None
         try:
-            self._runner(item, overdue)
+            fail()
         except Exception as raised:  # noqa: BLE001  # why it does not run; its end is noted
             error = raised
         try:

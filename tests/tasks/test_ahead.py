@@ -74,7 +74,7 @@ def begun_with_another(backend):
     """Lease two tasks together, and begin the first: its worker, its item and its thread."""
     one = TaskWorker(backend, ["default"], worker="anna")
     first, *_ = leased_together(one, 2)
-    thread = threading.Thread(target=one._runner, args=[first], daemon=True)
+    thread = threading.Thread(target=one._runner.run, args=[first], daemon=True)
     thread.start()
     assert jobs.begun.wait(DEADLINE_SECONDS)
     return one, first, thread
@@ -148,7 +148,7 @@ def test_when_the_first_attempt_began_whose_worker_died(configure, clock, deaths
     if deaths == 1:
         steps = [(step.text, step.took) for step in course(backend.found(result.id))]
         assert ("Attempt 1 failed", "ran 1 min") in steps
-    worker._runner(item)
+    worker._runner.run(item)
     worker._source.ack(item)
     assert stored(result).started_at == leases[0]
 
@@ -163,7 +163,7 @@ def test_a_lease_that_was_lost_begins_no_second_attempt(backend, clock):
     clock.advance(3_600)
     leased_together(TaskWorker(backend, ["default"], worker="carla"), 1)
     with pytest.raises(LeaseLost):
-        one._runner(second)
+        one._runner.run(second)
     assert jobs.done == []
 
 
@@ -202,12 +202,12 @@ def test_what_was_aborted_while_it_waited_does_not_run(backend, monkeypatch):
     one = TaskWorker(backend, ["default"])
     first, second = leased_together(one, 2)
     assert abort(results[1].id) == "asked"
-    thread = threading.Thread(target=one._runner, args=[first])
+    thread = threading.Thread(target=one._runner.run, args=[first])
     thread.start()
     thread.join(DEADLINE_SECONDS)
     one._source.ack(first)
     with pytest.raises(TaskAborted):
-        one._runner(second)
+        one._runner.run(second)
     one._source.nack(second, reason="")
     assert [stored(result).status for result in results] == [SUCCESSFUL, FAILED]
     assert jobs.done == [0]
@@ -231,7 +231,7 @@ def test_what_waits_is_looked_up_together(backend, monkeypatch):
     monkeypatch.setattr("fdbqueue.tasks.aborts.run", counting)
     for number, item in enumerate(items):
         with pytest.raises(TaskAborted) if number == 3 else contextlib.nullcontext():
-            one._runner(item)
+            one._runner.run(item)
     assert (jobs.done, len(looks)) == ([0, 1, 2, 4], 1)
 
 

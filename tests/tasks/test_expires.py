@@ -166,7 +166,7 @@ def test_what_is_leased_ahead_expires_while_it_waits_for_a_thread(backend, clock
     (item,) = worker._source.lease_many(1, seconds=600, worker=worker.worker)
     clock.advance(61)
     with pytest.raises(TaskExpired):
-        worker._runner(item)
+        worker._runner.run(item)
     worker._source.ack(item)
     assert has_expired(result)
 
@@ -221,7 +221,7 @@ def test_an_unknown_outcome(configure, clock, took_effect):
     worker = TaskWorker(backend, ["default"], catalog=backend.catalog.over(database))
     (item,) = worker._source.lease_many(1, seconds=60, worker=worker.worker)
     with pytest.raises(TaskExpired):
-        worker._runner(item)
+        worker._runner.run(item)
     database.fail_commits(code=TIMED_OUT, took_effect=took_effect)
     worker._source.ack(item)
     assert database.happened == 1

@@ -102,7 +102,7 @@ def test_an_end_of_which_nothing_is_kept_is_found_out(configure, engine):
     jobs.note.enqueue(1)
     worker = TaskWorker(backend, ["default"], catalog=backend.catalog.over(database))
     (item,) = worker._source.lease_many(1, seconds=60, worker=worker.worker)
-    worker._runner(item)
+    worker._runner.run(item)
     end = worker._source._end_of(item)
     database.fail_commits(code=TIMED_OUT, took_effect=True)
     with pytest.raises(OutcomeUnknown):
@@ -152,7 +152,7 @@ def test_what_ends_with_a_lost_lease_is_not_ended(backend, clock, apart):
     slow = TaskWorker(backend, ["default"], worker="slow")
     items = slow._source.lease_many(2, seconds=60, worker="slow")
     for item in items:
-        slow._runner(item)
+        slow._runner.run(item)
     clock.advance(3_600)
     TaskWorker(backend, ["default"], worker="quick", limit=1, follow=False).run()
     slow._source._apart_until = math.inf if apart else 0

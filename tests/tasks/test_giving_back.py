@@ -95,7 +95,7 @@ def test_a_task_that_has_ended_is_not_given_back(backend, db):
     one = TaskWorker(backend, ["default"])
     source = one._source
     (item,) = source.lease_many(1, seconds=60, worker="anna")
-    one._runner(item)
+    one._runner.run(item)
     assert source.give_back("anna") == [item]
     assert stored(result).status is SUCCESSFUL
     source.nack(item, reason="its thread was late")

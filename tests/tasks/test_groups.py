@@ -454,7 +454,7 @@ def test_no_part_begins_once_the_whole_is_aborted(backend, monkeypatch):
     abort_group(result.id)
     for item in items:
         with pytest.raises(TaskAborted):
-            worker._runner(item)
+            worker._runner.run(item)
         worker._source.nack(item, reason="")
     assert jobs.done == []
     result.refresh()

@@ -232,7 +232,7 @@ def test_an_unknown_outcome(configure, clock, took_effect):
     worker = TaskWorker(backend, ["default"], catalog=backend.catalog.over(database))
     (item,) = worker._source.lease_many(1, seconds=60, worker=worker.worker)
     with pytest.raises(Retry):
-        worker._runner(item)
+        worker._runner.run(item)
     end = worker._source._end_of(item)
     database.fail_commits(code=TIMED_OUT, took_effect=took_effect)
     with pytest.raises(OutcomeUnknown):
