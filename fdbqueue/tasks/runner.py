@@ -422,7 +422,7 @@ class TaskRunner:
         if not at_end:
             return
         try:
-            self._source.ack(attempt.item)
+            self._source.end(attempt.item)
             return
         except AtEndFailed as failed:
             problem = failed.__cause__ or failed

@@ -262,14 +262,14 @@ class TaskWorker:
     def _work(self) -> bool:
         """Work until the work ends; return False if the engine has failed, and may return."""
         working = self._working = Worker(
-            self._source,
+            self._beside or self.queue,
             self._run_task,
+            leases=self._source.leases(self.worker),
             concurrency=self._threads,
             prefetch=MAX_LEASED_PER_THREAD if self._prefetch is None else self._prefetch,
             ahead_seconds=AHEAD_SECONDS if self._prefetch is None else None,
             settle=self._source.settle,
             seconds=self.backend.settings.lease_seconds,
-            worker=self.worker,
             limit=self._limit - self.succeeded - self.failed - self.lost,
             follow=self._follow,
             let_in=self._let_in,
@@ -360,7 +360,7 @@ class TaskWorker:
         except Exception as raised:  # noqa: BLE001  # why it does not run; its end is noted
             error = raised
         try:
-            self._source.nack(item, reason="")
+            self._source.end(item, error)
         except Exception as raised:  # noqa: BLE001  # then its lease expires
             error = raised
         self._ended(item, error)

@@ -449,13 +449,13 @@ def test_no_part_begins_once_the_whole_is_aborted(backend, monkeypatch):
     """Though its worker has leased it, and the abort has not come to it yet."""
     result = group([call(group_jobs.add, n) for n in range(2)]).enqueue()
     worker = TaskWorker(backend, ["default"])
-    items = worker._source.lease_many(2, seconds=60, worker=worker.worker)
+    items = worker._source.lease(2, seconds=60, worker=worker.worker)
     monkeypatch.setattr(groups, "_abort_tasks", lambda *_, **__: (None, 0))
     abort_group(result.id)
     for item in items:
         with pytest.raises(TaskAborted):
             worker._runner.run(item)
-        worker._source.nack(item, reason="")
+        worker._source.end(item)
     assert jobs.done == []
     result.refresh()
     assert (result.failed, backend.queue("default").size()) == (2, 0)
