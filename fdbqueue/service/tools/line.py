@@ -79,22 +79,20 @@ def leases_of(
 ) -> Leases:
     """Return what a worker does with the items of a queue: an end is an ack, or a nack."""
 
-    def lease(count: int, done: Sequence[Item]) -> list[Item]:
-        acks: Any = {"ack": done} if queue.acks_with_leases else {}
-        items: list[Item] = queue.lease_many(count, end=end, seconds=seconds, worker=worker, **acks)
-        return items
-
-    def extend(items: Sequence[Item]) -> Held:
-        held: Held = queue.extend_many(items, seconds)
-        return held
-
     def end_item(item: Item, error: BaseException | None) -> None:
         if error is None:
             queue.ack(item)
         else:
             queue.nack(item, delay=retry_delay_seconds, reason=text_of_error(error))
 
-    return Leases(lease, extend, end_item, queue.acks_with_leases)
+    how = {"end": end, "seconds": seconds, "worker": worker}
+    may_ack = queue.acks_with_leases
+    return Leases(
+        lambda count, done: queue.lease_many(count, **how, **({"ack": done} if may_ack else {})),
+        lambda items: queue.extend_many(items, seconds),
+        end_item,
+        may_ack,
+    )
 
 
 class Collect:
