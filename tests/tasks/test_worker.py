@@ -299,7 +299,7 @@ def test_long_results_that_end_together(configure, db):
     after = jobs.note.enqueue("after")
     queue = backend.queue("default")
     source = TaskSource(queue, backend.records, lease_seconds=60)
-    run_task = TaskRunner(backend, source, "a worker")
+    run_task = TaskRunner(backend, source, "a worker").run
     items = source.lease(2, seconds=60, worker="a worker")
     for item in items:
         run_task(item)
