@@ -453,6 +453,26 @@ def running_result(attempt: Any, task: Task[..., Any] | None, prefix: str) -> Ta
     return _result(state, queue_name, task, local(attempt.item.pushed_at))
 
 
+def ended_result(end: Any) -> TaskResult[..., Any]:
+    """Return the result of a task that has ended, given how: the one that its last attempt had.
+
+    Args:
+        end: The :class:`~fdbqueue.tasks.ends.AttemptEnd`.
+    """
+    noted, has_failed = end.noted or {}, end.failure is not None
+    change(
+        end.result,
+        status=TaskResultStatus.FAILED if has_failed else TaskResultStatus.SUCCESSFUL,
+        finished_at=result_time(end.moment),
+        _return_value=end.value,
+        metadata=dict(noted.get("metadata", {})),
+        progress=Progress(*noted["progress"]) if "progress" in noted else None,
+        **(fields_of(end.attempts) if has_failed else {}),  # of a success they are as it began
+    )
+    result: TaskResult[..., Any] = end.result
+    return result
+
+
 def fields_of(attempts: Attempts) -> dict[str, Any]:
     """Return the fields of a result that attempts say."""
     started, latest = attempts[2:4] if attempts.workers else (None, None)

@@ -50,6 +50,7 @@ from fdbqueue.tasks.compat import backends, task_finished
 from fdbqueue.tasks.ends import AttemptEnd
 from fdbqueue.tasks.housekeeping import Housekeeping
 from fdbqueue.tasks.key_limit_queues import family_of
+from fdbqueue.tasks.results import ended_result
 from fdbqueue.tasks.runner import TaskRunner
 from fdbqueue.tasks.source import AHEAD_SECONDS, MAX_LEASED_PER_THREAD, TaskSource
 from fdbqueue.tasks.time_limits import LeftAttempt, Limit, ParentWatch
@@ -439,23 +440,18 @@ def _send_finished(sender: type, end: AttemptEnd, error: BaseException | None) -
     """Send ``task_finished``; what a receiver raises is logged."""
     try:
         with left_in_order():
-            _send(sender, end, error)
+            result = ended_result(end)
+            if error is None:
+                task_finished.send(sender, task_result=result)
+                return
+            try:
+                raise error  # Django's own receiver logs the exception that is being handled
+            except BaseException:  # noqa: BLE001  # the one raised above
+                task_finished.send(sender, task_result=result)
     except BaseException:
         facts = {"task": end.call.task, "id": end.call.id}
         with contextlib.suppress(BaseException):  # one that cannot be shown
             logger.exception("a receiver of task_finished has failed", extra=facts)
-    finally:
-        del error  # its traceback has this frame
-
-
-def _send(sender: type, end: AttemptEnd, error: BaseException | None) -> None:
-    if error is None:
-        task_finished.send(sender, task_result=end.result)
-        return
-    try:
-        raise error  # Django's own receiver logs the exception that is being handled
-    except BaseException:  # noqa: BLE001  # the one raised above
-        task_finished.send(sender, task_result=end.result)
     finally:
         del error  # its traceback has this frame
 
