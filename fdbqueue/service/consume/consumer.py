@@ -25,7 +25,8 @@ from fdbqueue.service.consume.acks import Ack, BesideEnds, distinct, parsed_toke
 from fdbqueue.service.consume.leases import worker_of
 from fdbqueue.service.consume.poppers import ProcessGroup
 from fdbqueue.service.consume.prospect import READ_AT_ONCE, Look
-from fdbqueue.service.consume.round import Popped, Taker, TakeRequest
+from fdbqueue.service.consume.round import take_in
+from fdbqueue.service.consume.taker import Popped, Taker, TakeRequest
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import IdempotencyKey, is_replayed
 from fdbqueue.service.items import Duration, Item
@@ -143,7 +144,7 @@ class Consumer:
                 raise InvalidInput(queue=self._store.queue, reason="a transaction cannot wait")
             if waits_while is not None and not waits_while():
                 return []
-            return [*self.taker.take(tr, request)[0]]
+            return [*take_in(self.taker, tr, request)[0]]
         try:
             if wait is None and waits_while is None:
                 found: tuple[list[Item], ...] | None = self.take_now(request)
@@ -217,7 +218,7 @@ class Consumer:
             return []
         return run(
             self._runner.database,
-            lambda tr: self.taker.take(tr, request)[0],
+            lambda tr: take_in(self.taker, tr, request)[0],
             wrote=lambda _: not is_replayed(call),
         )
 

@@ -191,11 +191,12 @@ class ListFinder:
 
         def look(tr: Transaction) -> list[str]:
             found: list[str] = []
-            consumers = [*map(group.consumer, group.in_order(first.names))]
+            names = group.in_order(first.names)
+            looks = looks_at(tr, [*map(group.consumer, names)])
             try:
-                for consumer, seen in looks_at(tr, consumers):
+                for name, (_, seen) in zip(names, looks, strict=True):
                     if seen.settle().prospect(to_lease=first.leases).is_now:
-                        found.append(consumer.name)
+                        found.append(name)
                         if not group.in_turn or len(found) == len(requests):
                             break
             except FormatMismatch:

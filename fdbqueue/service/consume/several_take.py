@@ -49,7 +49,8 @@ from fdbqueue.service.consume.consumer import Consumer, TakeOnce
 from fdbqueue.service.consume.contention import sleep_before_retry
 from fdbqueue.service.consume.finding import SeveralGroup
 from fdbqueue.service.consume.ring import Walking
-from fdbqueue.service.consume.round import Requeue, TakeRequest
+from fdbqueue.service.consume.round import take_in
+from fdbqueue.service.consume.taker import Requeue, TakeRequest
 from fdbqueue.service.consume.visits import Served, SeveralRequest, Visit
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import KeyedCall, Responses, SavedResponses, is_replayed
@@ -179,6 +180,8 @@ class SeveralTake:
         self._watched: tuple[str, ...] = ()
         #: Requeues what was taken last.
         self._requeue: Requeue | None = None
+        #: Whether something runs that may take items, or has taken some.
+        self._is_in_flight = False
         #: The request for which families have given items that may not have been returned yet.
         self._taken: SeveralRequest | None = None
 
@@ -254,52 +257,74 @@ class SeveralTake:
 
     def _take_now(self, *, saves: bool) -> list[Item]:
         """Take the items there are, for a thread that may be interrupted."""
-        self._taken = None
+        self._taken, self._is_in_flight = None, False
         try:
             for turn in itertools.count():
                 if turn >= _SLEEPS_AFTER_TURNS:
                     sleep_before_retry(turn - _SLEEPS_AFTER_TURNS)
-                found = self._take_under_key(saves=saves) if self._call else self._try()
+                found = self._take_once_more(saves=saves)
                 if found:
                     self._group.last = found[0].queue
                 if found is not None:
                     return found
         except BaseException as error:
+            vars(error).setdefault("outcome_known", not self._is_in_flight)
             if self._taken is not None:
                 self._group.poppers[self._end].combiner.adopt(self._taken)
-            if not hasattr(error, "outcome_known"):
-                vars(error)["outcome_known"] = self._taken is None and not self._call
             raise
         raise AssertionError  # it counts for ever
 
-    def _try(self) -> list[Item] | None:
+    def _take_once_more(self, *, saves: bool) -> list[Item] | None:
         """Take items of the queue that comes next; None to try again."""
         began = monotonic()
+        found: list[Item] | str | None
         try:
-            if self._group.ring is None:
-                find = self._group.finder.find
-                found: list[Item] | str = find(self._look_up(), self._database, leases=self._leases)
+            if self._call is not None:
+                found = self._take_under_key(saves=saves)
+            elif self._group.ring is not None:
+                found = self._take_of_families()
             else:
-                request = SeveralRequest(self._count, self._make, leases=self._leases)
-                submit = self._group.poppers[self._end].combiner.submit
-                found = submit(request, self._database)
-                if found and not isinstance(found, str):
-                    self._taken, self._requeue = request, request.requeue
+                found = self._find()
         except BaseException as error:
             self._report(self._first_name, began, 0, error)
             raise
         if isinstance(found, str) and found:
             return self._take_from(found)
-        self._report(found[0].queue if found else self._first_name, began, len(found), None)
-        return [*found]
+        if found is not None:
+            queue = found[0].queue if isinstance(found, list) and found else self._first_name
+            self._report(queue, began, len(found), None)
+        return None if found is None else [*found]
+
+    def _find(self) -> str:
+        """Find a queue of the list that may have something, empty if there is none."""
+        find = self._group.finder.find
+        try:
+            return find(self._look_up(), self._database, leases=self._leases)
+        except BaseException as error:
+            vars(error)["outcome_known"] = True  # nothing was taken
+            raise
+
+    def _take_of_families(self) -> list[Item] | str | None:
+        """Take items of the next members, or name the member to take them from."""
+        request = SeveralRequest(self._count, self._make, leases=self._leases)
+        self._is_in_flight = True
+        submit = self._group.poppers[self._end].combiner.submit
+        found: list[Item] | str | None = submit(request, self._database)
+        if isinstance(found, list) and found:
+            request.result, self._taken, self._requeue = found, request, request.requeue
+            return found
+        self._is_in_flight = False
+        return found
 
     def _take_from(self, name: str) -> list[Item] | None:
         """Take items from one of the queues, as a call on it does; None if it has none any more."""
         consumer = self._group.consumer(name)
         own = self._make(consumer)
         self._requeue = own.requeue
+        self._is_in_flight = True
         for items in consumer.take_now(own):
             return items
+        self._is_in_flight = False
         return None
 
     def _report(self, queue: str, began: float, count: int, error: BaseException | None) -> None:
@@ -315,22 +340,17 @@ class SeveralTake:
         Args:
             saves: Whether to save that there were no items, too.
         """
-        began, names, attempts = monotonic(), self._look_up(), itertools.count()
-        try:
-            with self._walking() as walking:
-                items, _ = run(
-                    self._database,
-                    lambda tr: self._take_once(
-                        tr, walking, names, saves=saves, owns=True, replaces_rows=not next(attempts)
-                    ),
-                    wrote=operator.itemgetter(1),
-                )
-        except BaseException as error:
-            self._report(self._first_name, began, 0, error)
-            raise
-        if items is not None:
-            queue = items[0].queue if items else self._first_name
-            self._report(queue, began, len(items), None)
+        names, attempts = self._look_up(), itertools.count()
+        self._is_in_flight = True
+        with self._walking() as walking:
+            items, _ = run(
+                self._database,
+                lambda tr: self._take_once(
+                    tr, walking, names, saves=saves, owns=True, replaces_rows=not next(attempts)
+                ),
+                wrote=operator.itemgetter(1),
+            )
+        self._is_in_flight = bool(items)
         return items
 
     def _take_in(self, tr: Transaction) -> list[Item]:
@@ -389,7 +409,7 @@ class SeveralTake:
         else:
             for name in group.in_order(names):
                 consumer = group.consumer(name)
-                if items := consumer.taker.take(tr, self._make(consumer))[0]:
+                if items := take_in(consumer.taker, tr, self._make(consumer))[0]:
                     break
         if call is not None and items == [] and saves:
             self._responses.save_nothing(tr, call)
