@@ -55,14 +55,17 @@ def _code_of(name: str) -> tuple[Any, bool]:
 class Program:
     """A copy of the package, for one simulated process at a time.
 
-    Attributes:
+    Args:
         name: What its threads are called by.
+        rlock: What its locks are.
+
+    Attributes:
         pid: The number of the process.
         skew_us: By how much its clock is ahead.
         dice: What it draws from.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, rlock: type[locks.RLock] = locks.RLock) -> None:
         self.name = name
         self.pid = self.skew_us = 0
         self.dice = random.Random(0)
@@ -73,8 +76,8 @@ class Program:
         self._kept: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = []
         hooks = {"register_at_fork": self._register}
         names: dict[str, dict[str, Any]] = {
-            "threading": locks.threading_for(self),
-            "_thread": {"RLock": locks.RLock},
+            "threading": locks.threading_for(self, rlock),
+            "_thread": {"RLock": rlock},
             "time": {"clock_gettime": _seconds, "time_ns": self._time_ns, "sleep": _sleep},
             "os": {"getpid": self._getpid, "urandom": self.dice.randbytes, **hooks},
             "queue": {"SimpleQueue": locks.SimpleQueue},

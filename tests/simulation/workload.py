@@ -70,8 +70,10 @@ def draw_plan(seed: int) -> dict[str, Any]:
     kinds = dice.sample(("interrupt", "die", "sleep"), dice.randint(1, 3))
     if crowd == "line":
         strikes, kinds = 0.2, ["interrupt"]
-    for number in range(6 if crowd else 1 if is_alone else dice.choice((2, 3, 4, 6))):
-        ops = [draw.op() for _ in range(15 if crowd else 30 if is_alone else dice.randint(2, most))]
+    clients = row.get("clients", 6) if crowd else 1 if is_alone else dice.choice((2, 3, 4, 6))
+    for number in range(clients):
+        size = row.get("ops", 15) if crowd else 30 if is_alone else dice.randint(2, most)
+        ops = [draw.op() for _ in range(size)]
         for op in ops:
             if dice.random() < strikes:
                 op["strike"] = _strike(dice, dice.choice(kinds), crowd)
@@ -315,6 +317,8 @@ _CROWDS: dict[str, dict[str, Any]] = {
         "verbs": "6 enqueue 2 enqueue_many 8 work 1 think 1 redrive 1 result",
         "values": {"fails": [0, 0, 1, 5], "runs": [0, 0.05, 1], "key": ["x"]},
         "rates": {"key": 0.9, "unique": 0},
+        "clients": 3,
+        "ops": 9,
     },
 }
 
