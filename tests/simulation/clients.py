@@ -342,6 +342,8 @@ class Client:
             self._answers([item], now)
             if item.existing:
                 ledger.see(item.value, "a push that found its key")
+                if self.world.model is not None:
+                    self.world.model.found(item, op, now)
                 ledger.refused[values[0]] = None
                 return f"found {item.value}"
         ledger.sure.update(dict.fromkeys(values))

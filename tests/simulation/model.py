@@ -69,10 +69,20 @@ class Thing(NamedTuple):
     lease: str | None = None
     #: Attempt, reason, worker and moment of each failure.
     failures: tuple[tuple[int, str, str | None, Span], ...] = ()
+    #: Its unique key, and until when; whether it has that now, None for perhaps.
+    unique: tuple[str, str] | None = None
+    has_key: bool | None = False
 
     def put(self, table: str, **facts: Any) -> Thing:
         """Return it in a table, without what it had in another."""
-        fresh = dict.fromkeys(("until", "began", "reason", "worker", "lease"))
+        fresh: dict[str, Any] = dict.fromkeys(("until", "began", "reason", "worker", "lease"))
+        if self.unique is not None:
+            is_freed = table in (DEAD, GONE) or (table == LEASED and self.unique[1] == "ready")
+            # who requeues it takes the key again, if that is free
+            is_back = table == READY and self.table in (LEASED, AWAY) and not self.has_key
+            fresh["has_key"] = False if is_freed else None if is_back else self.has_key
+            if table == AWAY and self.has_key:
+                fresh["has_key"] = None  # it was popped, or is in a handoff
         return self._replace(**{"table": table, **fresh, **facts})
 
 
@@ -156,6 +166,12 @@ class Model:
         old = self.was(item.value, began_us)
         if not any(_is_answer(one, item) for one in old):
             simulated.running.fail(f"{item} was returned, which was {old}")
+
+    def found(self, item: Any, op: dict[str, Any], began_us: int) -> None:
+        """Check that an item which a push has found had its key at some time while that ran."""
+        key, old = op.get("unique"), self.was(item.value, began_us)
+        if not any(one.unique and one.unique[0] == key and one.has_key is not False for one in old):
+            simulated.running.fail(f"{op} found {item}, which was {old}")
 
     def lost(self, items: Iterable[Any], began_us: int) -> None:
         """Check that leases which a call says to be lost were not held all the time."""
@@ -245,7 +261,15 @@ class QueueModel:
             secret = base64.urlsafe_b64encode(now[1]).rstrip(b"=").decode()
             found = [one._replace(lease=secret) for one in found]
         self.things[place] = _merged(found)
+        self._check_key(place, *found[:1] * (was is None or was[0] == DEAD))
         self._model.note(value, self.things[place])
+
+    def _check_key(self, place: bytes, new: Thing | None = None) -> None:
+        """Check that no other item has the unique key that one gets."""
+        for other, things in self.things.items() if new and new.has_key else ():
+            unique = things[0].unique
+            if unique and unique[0] == new.unique[0] and other != place and _have_key(things):
+                raise Found(f"{new} has the unique key that {things} have")
 
     def _at(self, place: bytes, state: State) -> tuple[str, bytes] | None:
         """Return the table where an item is, and what only the holder of its lease knows."""
@@ -275,6 +299,8 @@ class QueueModel:
             if op["do"] in _PUSHES and value in (intent.values or ()):
                 given = op["priority"] if priority is not None else None
                 new = Thing(value, READY, given, span)
+                if "unique" in op:
+                    new = new._replace(unique=(op["unique"], op["while"]), has_key=True)
                 if op.get("delay"):
                     new = new.put(DELAYED, until=span.later(op["delay"]))
                 yield from [new] if new.table == table else self._moves(new, table)
@@ -282,7 +308,8 @@ class QueueModel:
                 for one in self._model.was(value):
                     own = one.priority if one.priority is not None else 1
                     level = None if priority is None else own
-                    yield from [one.put(READY, priority=level, failures=())] * (table == READY)
+                    here = one.put(READY, priority=level, failures=(), unique=None, has_key=False)
+                    yield from [here] * (table == READY)
 
     def _moves(self, one: Thing, table: str, *, is_again: bool = False) -> list[Thing]:
         """Return what an item may be in a table, or under another lease."""
@@ -332,7 +359,8 @@ class QueueModel:
             yield from self._if(table, one.put(DEAD, until=span, reason=op.get("reason", "buried")))
         is_meant = "reason" not in op or _group(op["reason"]) == _group(one.reason)
         if op["do"] == "redrive" and one.table == DEAD and is_meant:
-            yield from self._if(table, one.put(READY, attempts=0, failures=()))
+            facts = {"attempts": 0, "failures": (), "has_key": one.unique is not None}
+            yield from self._if(table, one.put(READY, **facts))
         is_cleared = op["do"] == "clear_state" and op["state"] == one.table
         if op["do"] in ("remove", "remove_many", "clear") or is_cleared:
             yield from self._if(table, one.put(GONE))
@@ -366,6 +394,7 @@ class QueueModel:
         facts: dict[str, Any] = {"attempts": attempts, "failures": failures}
         if attempts >= self._most or not retry:
             return one.put(DEAD, until=at, reason=reason, **facts)
+        facts["has_key"] = one.has_key
         if delay:
             return one.put(DELAYED, until=at.later(delay), **facts)
         return one.put(READY, **facts)
@@ -416,6 +445,7 @@ class QueueModel:
             self._look_at_pages(table, [self._keys.id_of(place) for place in some])
         for table, some in places.items():
             for place in some:
+                self._look_at_key(place)
                 item = queue.get(self._keys.id_of(place))
                 self._compare(place, item, table, f"get shows {item}")
         counts = queue.counts()
@@ -427,6 +457,14 @@ class QueueModel:
         if self._is_strict:
             self._look_at_searches(places)
         self._look_at_history(sum(map(len, places.values())))
+
+    def _look_at_key(self, place: bytes) -> None:
+        """Compare whether the unique key of an item is stored as its own."""
+        tag, things = self._store.position(place).tag, self.things[place]
+        row = self._world.cluster.state.values.get(self._tables.unique(tag)) if tag else None
+        has_key = things[0].has_key if len(things) == 1 else None
+        if has_key is not None and (row == place) != has_key:
+            raise Found(f"{self._queue.name}: the unique key of {things} is that of {row!r}")
 
     def _look_at_limits(self, ready: list[bytes]) -> None:
         """Compare whether it is paused, and whether its limits keep items back."""
@@ -576,14 +614,24 @@ def _merged(things: list[Thing]) -> list[Thing]:
     return [*found.values()]
 
 
+def _have_key(things: list[Thing]) -> bool:
+    """Tell whether an item certainly has its unique key."""
+    return all(one.has_key for one in things)
+
+
 def _joined(one: Thing, other: Thing) -> Thing:
     failures = [
         (*facts, _both(at, also[-1]))
         for (*facts, at), also in zip(one.failures, other.failures, strict=True)
     ]
     until, began = (_both(getattr(one, at), getattr(other, at)) for at in ("until", "began"))
+    has_key = one.has_key if one.has_key == other.has_key else None
     return one._replace(
-        pushed=_both(one.pushed, other.pushed), until=until, began=began, failures=tuple(failures)
+        has_key=has_key,
+        pushed=_both(one.pushed, other.pushed),
+        until=until,
+        began=began,
+        failures=tuple(failures),
     )
 
 

@@ -45,18 +45,16 @@ _DISTURBED_US = 7_000_000
 #: A wait makes so many transactions a second at most, beside some at its beginning.
 _FREE_TRANSACTIONS, _TRANSACTIONS_A_SECOND = 400, 30
 
-_programs: dict[str, Program] = {}
 
-
-def program(name: str) -> Program:
+@functools.cache
+def program(name: str, has_lines: bool = False) -> Program:
     """Return the copy of the package that processes of a name have."""
-    if name not in _programs:
-        made = _programs[name] = Program(name)
-        for module in _MODULES:
-            made[module]
-        tasks.prepare(made)
-        made.keep()
-    return _programs[name]
+    made = Program(name, has_lines=has_lines)
+    for module in _MODULES:
+        made[module]
+    tasks.prepare(made)
+    made.keep()
+    return made
 
 
 class Process:
@@ -70,7 +68,7 @@ class Process:
     def __init__(self, world: World, number: int, plan: dict[str, Any]) -> None:
         self.world, self.number = world, number
         self.name = f"p{number}"
-        self.program = own = program(self.name)
+        self.program = own = program(self.name, "lines" in world.plan)
         own.begin(f"{world.seed} {number}", 100 + number, int(plan.get("skew", 0) * 1e6))
         unknown = own["tasks.compat"].TaskResultDoesNotExist
         self.errors = own["exceptions"].FdbQueueError, FDBError, unknown
@@ -170,7 +168,9 @@ class World:
 
     def __init__(self, plan: dict[str, Any], seed: str) -> None:
         self.plan, self.seed = plan, seed
-        self.schedule = simulated.running = Schedule(f"schedule {seed}", plan["switch"])
+        self.schedule = simulated.running = Schedule(
+            f"schedule {seed}", plan["switch"], lines=plan.get("lines", 0.0)
+        )
         self.note = self.schedule.note
         faults, reserves = Faults(**plan["faults"]), plan.get("reserves", False)
         self.cluster = Cluster(f"cluster {seed}", faults, has_reservations=reserves)
