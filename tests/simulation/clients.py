@@ -27,8 +27,11 @@ _ALLOWED = {
     "ItemNotFound": ("remove", "bury", "look"),
     "ItemNotReady": ("bury",),
     "IdempotencyKeyReused": ("push_shared",),
+    "FormatMismatch": ("stranger",),
     "LeaseLost": (*_ON_LEASES, "together", "leased"),
 }
+#: Queues of which clients have different settings.
+STRANGE = ("s0", "s1", "s2")
 #: Operations that say by themselves to which values they do something.
 _ON_VALUES = ("ack", "nack", "requeue", "extend", "ack_many", "nack_many", "extend_many")
 _ON_VALUES += ("push", "push_many", "push_batch", "together", "worker", "family_worker", "leased")
@@ -42,11 +45,11 @@ _MOST: dict[str, tuple[int, int]] = {
     for most, verbs in {
         (1, 5): "pause resume pause_family resume_family sweep clear push_many",
         (1, 7): "ack nack requeue extend push_batch",
-        (1, 15): "push nack_many ack_many pop_min pop_max wait_for_items group",
+        (1, 15): "push nack_many ack_many pop_min pop_max wait_for_items",
         (1, 20): "lease_min lease_max pop lease lease_ack together",
-        (1, 30): "family_pop family_lease extend_many",
+        (1, 40): "family_pop family_lease extend_many",
         (2, 24): "remove bury push_shared result",
-        (4, 24): "look redrive clear_state remove_many enqueue abort move",
+        (4, 24): "group look redrive clear_state remove_many enqueue abort move",
         (4, 50): "enqueue_many abort_group",
         (4, 90): "give_back run_now",
         (11, 50): "recount",
@@ -78,20 +81,6 @@ LOOKS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@dataclass(eq=False)
-class Taking:
-    """Items that a call may have taken though it did not return them.
-
-    Attributes:
-        names, count: From where, and how many.
-        process: The process that is to requeue them, if the thread was interrupted in line.
-    """
-
-    names: tuple[str, ...]
-    count: int
-    process: Process | None = None
-
-
 @dataclass
 class Ledger:
     """What became of each value.
@@ -100,7 +89,6 @@ class Ledger:
         pushed: The queue and the moment of each push that may have taken effect, by value.
         sure, refused: Values that were certainly pushed, and certainly not.
         gone: How values ended that are certainly gone.
-        takings: What calls may have taken unseen.
         shared: The values that several clients push under one key.
     """
 
@@ -108,7 +96,6 @@ class Ledger:
     sure: dict[int, None] = field(default_factory=dict)
     refused: dict[int, None] = field(default_factory=dict)
     gone: dict[int, str] = field(default_factory=dict)
-    takings: dict[Taking, None] = field(default_factory=dict)
     shared: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def see(self, value: Any, how: str) -> None:
@@ -142,7 +129,6 @@ class Client:
         self.held: list[Any] = []
         self.op: dict[str, Any] | None = None
         self.waits: Any = None
-        self.taking: Taking | None = None
         self.thread: Any = None
         self._calls = 0
         self._intents: list[Any] = []
@@ -157,7 +143,7 @@ class Client:
                 self.world.model.left.clear()
             result = self._do(op)
             self.thread.alarm = self.thread.pending = None
-            self.waits = self.op = self.taking = None
+            self.waits = self.op = None
             self.world.progress()
             self.world.note(f"-> {result}")
 
@@ -226,8 +212,7 @@ class Client:
         def act_later() -> None:
             if self.op is not op or thread.is_gone:
                 return
-            if self.taking is not None and thread.is_blocked and not thread.is_at_engine:
-                self.taking.process = self.process
+            self._leave()
             thread.pending = act
             if what != "sleep":
                 schedule.wake(thread)
@@ -236,6 +221,12 @@ class Client:
             thread.alarm = strike["turns"], act
         else:
             schedule.at(schedule.now_us + int(strike["seconds"] * 1e6), act_later)
+
+    def _leave(self) -> None:
+        """Note that who waits in line is about to be interrupted: what is got for it goes back."""
+        for intent in self._intents:
+            if self.thread.is_blocked and not self.thread.is_at_engine:
+                intent.returns_to = self.process
 
     # Calls
 
@@ -271,6 +262,8 @@ class Client:
             self.world.note(f"unclear: {error!r}")
         if is_known:
             undo()
+            for intent in self._intents:
+                intent.may_take = False
             raise error
         raise Unclear(repr(error)[:60]) from error
 
@@ -392,8 +385,6 @@ class Client:
         how |= {key: op[key] for key in ("delay",) if op.get("ends") == "nack" and key in op}
         seconds = {"seconds": op["seconds"]} if op.get("take") == "lease_many" else {}
         priority = {"priority": op["priority"]} if target.kind == "priority" else {}
-        taking = Taking((queue.name,), op["count"] * ("take" in op))
-        ledger.takings[taking] = None
 
         def work(tr: Any) -> list[Any]:
             for item in done:
@@ -403,11 +394,8 @@ class Client:
             target.push(value, tr=tr, delay=op.get("delay"), **priority)
             return [*found]
 
-        def undo() -> None:
-            ledger.refused[value] = ledger.takings.pop(taking, None)
-
+        undo = functools.partial(ledger.refused.update, {value: None})
         items = self.call(own["service"].run, queue.database, work, undo=undo)
-        ledger.takings.pop(taking)
         ledger.sure[value] = None
         self._note_taken(items, op, now)
         for item in done if op.get("ends") == "ack" else ():
@@ -426,8 +414,6 @@ class Client:
         source = self.process.catalog.several(names) if "names" in op else self._queue(op)
         is_one = op["do"] in _OF_ONE
         count = 1 if is_one else op["count"]
-        taking = self.taking = Taking(names, count)
-        self.ledger.takings[taking] = None
         options = self._once(op) | ({} if is_one else {"end": op["end"]})
         if "wait" in op:
             options["wait"] = op["wait"]
@@ -439,13 +425,11 @@ class Client:
             source.lease_many if leases else source.pop_many,
             self._least(names) - len([*done]),
         )
-        undo = functools.partial(self.ledger.takings.pop, taking)
         if is_one:
-            found = self.call(getattr(source, op["do"]), undo=undo, **options)
+            found = self.call(getattr(source, op["do"]), **options)
             items = [] if found is None else [found]
         else:
-            items = self.call(take, count, undo=undo, **options)
-        undo()
+            items = self.call(take, count, **options)
         if not min(count, least) <= len(items) <= count:
             simulated.running.fail(f"{op} returned {len(items)} items, of {least}")
         if not items:
@@ -594,10 +578,8 @@ class Client:
         options = self._once(op) | {
             key: op[key] for key in ("seconds", "delay", "retry", "reason") if key in op
         }
-        taking = Taking((items[0].queue,) if items else (), len(items))
-        undo = functools.partial(self.ledger.takings.pop, taking, None)
         try:
-            found = self.call(getattr(queue, op["do"]), leases, undo=undo, **options)
+            found = self.call(getattr(queue, op["do"]), leases, **options)
         except self.process.program["exceptions"].LeaseLost:
             self._lose(items, began)
             raise
@@ -693,8 +675,22 @@ class Client:
         return _values(filter(None, shown)) if isinstance(shown, list) else shown
 
     def _redrive(self, op: dict[str, Any]) -> Any:
-        limits = {key: op[key] for key in ("limit", "reason") if key in op}
-        return self._counted(op, self.call(self._queue(op).redrive, **limits), "dead")
+        queue, which = self._queue(op), {key: op[key] for key in ("limit", "reason") if key in op}
+        if "before" in op:
+            us = simulated.running.now_us + self.process.program.skew_us - int(op["before"] * 1e6)
+            which["died_before"] = _EPOCH + datetime.timedelta(microseconds=us)
+        if "named" in op:
+            page = self.call(queue.page, state="dead", limit=2)
+            which["item_ids"] = [item.id for item in page.items]
+        return self._counted(op, self.call(queue.redrive, **which), "dead")
+
+    def _stranger(self, op: dict[str, Any]) -> Any:
+        """Push into a queue to which others push in another format: one of these is the queue's."""
+        service, kind = self.process.program["service"], ("fifo", "priority")[op["which"] % 2]
+        spec = service.QueueSpec(STRANGE[op["which"] % 3], kind=kind)
+        catalog = service.Catalog(self.process.database, ("sim",), [spec])
+        priority = {"priority": 1} if kind == "priority" else {}
+        return self.call(catalog.queue(spec.name).push, 0, **priority).id
 
     def _give_back(self, op: dict[str, Any]) -> Any:
         how = {key: op[key] for key in ("worker", "spend", "limit") if key in op}

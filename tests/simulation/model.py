@@ -26,7 +26,7 @@ from tests.simulation.cluster import State
 from tests.simulation.schedule import Found
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.world import Process, World
 
 READY, LEASED, DELAYED, DEAD = "ready", "leased", "delayed", "dead"
 #: Where an item is that was popped, or is in a handoff, from which it may come back.
@@ -58,7 +58,7 @@ class Thing(NamedTuple):
     value: Any
     table: str
     priority: Any
-    pushed: Span
+    pushed: Span | None
     attempts: int = 0
     #: When the lease or the delay ends, or when it died; when the lease began.
     until: Span | None = None
@@ -88,11 +88,18 @@ class Thing(NamedTuple):
 
 @dataclass(eq=False)
 class Intent:
-    """What a client is about to do: an operation, since when, and with which values, if known."""
+    """What a client is about to do: an operation, since when, and with which values, if known.
+
+    Attributes:
+        may_take: Whether it may have taken items that no client sees.
+        returns_to: The process that then is to requeue them, if its thread was interrupted in line.
+    """
 
     op: dict[str, Any]
     began_us: int
     values: frozenset[Any] | None
+    may_take: bool = True
+    returns_to: Process | None = None
 
 
 class Model:
@@ -180,6 +187,18 @@ class Model:
             if all(one.lease == secret for one in self.was(item.value, began_us)):
                 simulated.running.fail(f"the lease of {item} is said to be lost, and is held")
 
+    def unseen(self, name: str, *, is_anywhere: bool) -> int:
+        """Return how many items of a queue pops may have taken whose outcome nobody knows."""
+        faults, found = self.world.cluster.faults, 0
+        for intent in self.intents:
+            op, back = intent.op, intent.returns_to
+            # what was taken for who left is requeued
+            is_back = back is not None and back.is_whole and not (faults.commit or faults.read)
+            names = self.world.expanded(op.get("names") or [op.get("queue")])
+            if "pop" in op["do"] and intent.may_take and not is_back:
+                found += op.get("count", 1) * (is_anywhere or name in names)
+        return found
+
     def look(self) -> None:
         """Compare everything with what the observer sees."""
         for queue in self.queues.values():
@@ -212,6 +231,7 @@ class QueueModel:
         self._hidden = {
             one: self._tables.state_bounds(state) for one, state in self._states.items()
         }
+        self._keeps = self._store.codec.keeps_metadata
         self._most = queue.options.max_attempts or math.inf
         self._is_strict = queue.options.shards is None
         self.things: dict[bytes, list[Thing]] = {}
@@ -298,7 +318,7 @@ class QueueModel:
             op, span = intent.op, self._model.span(intent.began_us)
             if op["do"] in _PUSHES and value in (intent.values or ()):
                 given = op["priority"] if priority is not None else None
-                new = Thing(value, READY, given, span)
+                new = Thing(value, READY, given, span if self._keeps else None)
                 if "unique" in op:
                     new = new._replace(unique=(op["unique"], op["while"]), has_key=True)
                 if op.get("delay"):
@@ -358,6 +378,8 @@ class QueueModel:
         if op["do"] == "bury" and one.table == READY:
             yield from self._if(table, one.put(DEAD, until=span, reason=op.get("reason", "buried")))
         is_meant = "reason" not in op or _group(op["reason"]) == _group(one.reason)
+        before = span.high - int(op.get("before", 0) * 1e6)
+        is_meant = is_meant and (one.until is None or one.until.low < before)
         if op["do"] == "redrive" and one.table == DEAD and is_meant:
             facts = {"attempts": 0, "failures": (), "has_key": one.unique is not None}
             yield from self._if(table, one.put(READY, **facts))
@@ -516,27 +538,31 @@ class QueueModel:
         queue = self._queue
         shown = {}
         for end, limit in (("min", 2), ("max", 100)):
-            cursor, items = None, []
-            while not items or cursor is not None:
-                page = queue.page(state=table, end=end, limit=limit, after=cursor)
-                items += page.items
-                cursor = page.cursor
-                if not page.items:
-                    break
+            items = self._paged(state=table, end=end, limit=limit)
             found = [item.id for item in items]
             expected = ids if end == "min" else ids[::-1]
             if found != expected and (self._is_strict or sorted(found) != sorted(ids)):
                 raise Found(f"{queue.name}: the page of {table} shows {found}, not {expected}")
             shown = {item.id: item for item in items}
+            if table != READY:
+                items = self._paged(state=table, end=end, limit=limit, order="time")
+                moments = [item.died_at or item.until for item in items]
+                in_order = sorted(moments, reverse=end == "max")
+                if sorted(item.id for item in items) != sorted(ids) or moments != in_order:
+                    raise Found(f"{queue.name}: {table} by time are {items}")
         for one in ids:
             self._compare(
                 self._keys.place_named(one), shown[one], table, f"a page shows {shown[one]}"
             )
-        if table != READY:
-            items = queue.page(state=table, order="time").items
-            moments = [item.died_at or item.until for item in items]
-            if sorted(item.id for item in items) != sorted(ids) or moments != sorted(moments):
-                raise Found(f"{queue.name}: {table} by time are {items}")
+
+    def _paged(self, **how: Any) -> list[Any]:
+        """Return all items that pages show, each after the cursor of the one before."""
+        page = self._queue.page(**how)
+        items = [*page.items]
+        while page.cursor is not None and page.items:
+            page = self._queue.page(after=page.cursor, **how)
+            items += page.items
+        return items
 
     def _compare(self, place: bytes, item: Any, table: str, how: str) -> None:
         """Compare an item with what it may be, which is then no more than that."""
@@ -565,9 +591,9 @@ class QueueModel:
         if not away and queue.kind == "priority" and dict(queue.by_priority()) != levels:
             raise Found(f"{queue.name}: the levels are {queue.by_priority()}, not {levels}")
         oldest = queue.oldest()
-        if (oldest is None) != (not ready):
+        if (oldest is None) != (not ready or not self._keeps):
             raise Found(f"{queue.name}: the oldest is {oldest}, of {len(ready)}")
-        if oldest is not None:
+        if oldest is not None and self._keeps:
             first = ready[:1] if queue.kind == "fifo" and self._is_strict else ready
             spans = [one.pushed for one in first]
             if queue.kind != "fifo":

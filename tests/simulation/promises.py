@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.cluster import KeyValue, State
 from tests.simulation.schedule import Found
+from tests.simulation.tasks import PREFIX
 from tests.simulation.workload import PATTERN
 
 if TYPE_CHECKING:
@@ -48,6 +50,9 @@ class Promises:
         is_limited = is_limited or limits.get("max_leased") or limits.get("rate")
         self._is_free = not (is_changed or is_limited)
         self.most_leased = None if is_changed else limits.get("max_leased")
+        limits_key = program["tasks.key_limit_queues"].limits_key
+        #: The row that has the limits of tasks, which take part in each commit that leases.
+        self._limits_at = limits_key(PREFIX, name) if name.startswith("limited.") else None
         self._states = program["service.storage.tables"].State
         self._leases = self._tables.state_bounds(self._states.LEASED)
         rate = program["service.options"].parse_rate(limits.get("rate"))
@@ -76,8 +81,10 @@ class Promises:
             self._check_taken(taken, before, after, request, now_us)
         if self.most_leased is not None and any(first <= key < stop for key in changes):
             was, number = [_count(one.between(first, stop)) for one in (before, after)]
-            if number > max(was, self.most_leased):
-                raise Found(f"{self.name} has {number} leases, of {self.most_leased}")
+            row = before.values.get(self._limits_at) if self._limits_at else None
+            most = self.most_leased if row is None else json.loads(row)["max_leased"]
+            if number > max(was, most or math.inf):
+                raise Found(f"{self.name} has {number} leases, of {most}")
         if self._member is not None:
             self._check_rows(after, changes, request)
             if self._is_free:
