@@ -626,15 +626,18 @@ class Client:
     def _clear(self, op: dict[str, Any]) -> Any:
         args = [op["state"]] if "state" in op else []
         options = {"limit": op["limit"]} if "limit" in op else {}
-        found = self.call(getattr(self._queue(op), op["do"]), *args, **options)
-        return self._counted(op, found, op.get("state"))
+        verb = getattr(self._queue(op), op["do"])
+        return self._counted(op, op.get("state"), functools.partial(verb, *args), **options)
 
-    def _counted(self, op: dict[str, Any], found: int, state: str | None) -> int:
-        """Return how many items a verb says that it has changed, which have changed, if alone."""
-        if self.world.is_alone and self.world.model and state:
-            number = self.world.model.left[state]
-            if found != number:
-                simulated.running.fail(f"{op} has changed {number} items, and says {found}")
+    def _counted(self, op: dict[str, Any], state: str | None, verb: Any, **options: Any) -> Any:
+        """Return how many items a verb says that it has changed: those that it is to, if alone."""
+        is_known = state and self.world.is_alone and self.world.model
+        meant = self.world.model.queues[op["queue"]].meant(op, state) if is_known else None
+        found = self.call(verb, **options)
+        number = self.world.model.left[state] if is_known else found
+        most = number if meant is None else min(meant, op.get("limit", meant))
+        if not found == number == most:
+            simulated.running.fail(f"{op} has changed {number} items, and says {found}, of {meant}")
         return found
 
     _clear_state = _clear
@@ -682,7 +685,7 @@ class Client:
         if "named" in op:
             page = self.call(queue.page, state="dead", limit=2)
             which["item_ids"] = [item.id for item in page.items]
-        return self._counted(op, self.call(queue.redrive, **which), "dead")
+        return self._counted(op, "dead", queue.redrive, **which)
 
     def _stranger(self, op: dict[str, Any]) -> Any:
         """Push into a queue to which others push in another format: one of these is the queue's."""
@@ -694,11 +697,11 @@ class Client:
 
     def _give_back(self, op: dict[str, Any]) -> Any:
         how = {key: op[key] for key in ("worker", "spend", "limit") if key in op}
-        return self._counted(op, self.call(self._queue(op).give_back, **how), "leased")
+        return self._counted(op, "leased", self._queue(op).give_back, **how)
 
     def _run_now(self, op: dict[str, Any]) -> Any:
         limits = {key: op[key] for key in ("limit",) if key in op}
-        return self._counted(op, self.call(self._queue(op).run_now, **limits), "delayed")
+        return self._counted(op, "delayed", self._queue(op).run_now, **limits)
 
     def _pause_family(self, op: dict[str, Any]) -> Any:
         for family in self.process.catalog.families():

@@ -448,6 +448,20 @@ class QueueModel:
             found += bool(at and (at[0] == READY or (is_over and lives)))
         return found
 
+    def meant(self, op: dict[str, Any], table: str) -> int | None:
+        """Return how many items of a table an operation is to change; None if that depends."""
+        state, found = self._world.cluster.state, 0
+        if op["do"] == "redrive" and ("named" in op or "before" in op):
+            return None
+        for place, things in self.things.items():
+            at, one = self._at(place, state), things[0]
+            if at and at[0] == table:
+                if len(things) > 1 or (op["do"] == "redrive" and one.unique):
+                    return None
+                is_meant = "reason" not in op or _group(op["reason"]) == _group(one.reason)
+                found += is_meant and op.get("worker", one.worker) == one.worker
+        return found
+
     def look(self, queue: Any = None) -> None:
         """Compare what the observer sees of the queue, or a client by an object of its own."""
         mine, self._queue = self._queue, queue or self._queue
