@@ -30,6 +30,13 @@ _ALLOWED = {
     "FormatMismatch": ("stranger",),
     "LeaseLost": (*_ON_LEASES, "together", "leased"),
 }
+#: What verbs by hand are about: a state, the option of a moment, and that of ids.
+_BY_HAND = {
+    "redrive": ("dead", "died_before", "item_ids"),
+    "give_back": ("leased", "leased_before", "ids"),
+    "run_now": ("delayed", "due_before", "ids"),
+    "clear_state": ("", "died_before", ""),
+}
 #: Queues of which clients have different settings.
 STRANGE = ("s0", "s1", "s2")
 #: Operations that say by themselves to which values they do something.
@@ -51,7 +58,7 @@ _MOST: dict[str, tuple[int, int]] = {
         (2, 24): "remove bury push_shared result",
         (4, 24): "group look redrive clear_state remove_many enqueue abort move",
         (4, 50): "enqueue_many abort_group",
-        (4, 90): "give_back run_now",
+        (5, 90): "give_back run_now",
         (11, 50): "recount",
     }.items()
     for verb in verbs.split()
@@ -317,7 +324,7 @@ class Client:
         elif op["do"] == "push_batch":
             push = self.process.program["service.items"].Push
             pushes = [push(one, delay=delay, **priority) for one in values]
-            self._answers(self.call(queue.push_batch, pushes, **options), now)
+            self._answers(self.call(queue.push_batch, pushes, **options, **self._once(op)), now)
         else:
             if "unique" in op:
                 options |= {"unique": op["unique"], "unique_while": op["while"]}
@@ -554,14 +561,15 @@ class Client:
 
     def _chosen(self, op: dict[str, Any]) -> tuple[Any, Any, list[Any]] | None:
         """Return a queue, and one lease of it, or all leases of one; and their items."""
+        is_through = "through" in op
         if op["do"].endswith("_many"):
             items = [one for one in self.held if one.queue == op["queue"]]
-            return self._queue(op), items, items
+            queue = self._queue(op)
+            return self.process.catalog.several([queue.name]) if is_through else queue, items, items
         if not self.held:
             return None
         item = self.held[op["which"] % len(self.held)]
         catalog = self.process.catalog
-        is_through = "through" in op
         queue = catalog.several([item.queue]) if is_through else catalog.queue(item.queue)
         return queue, item, [item]
 
@@ -623,12 +631,6 @@ class Client:
 
     _bury = _remove
 
-    def _clear(self, op: dict[str, Any]) -> Any:
-        args = [op["state"]] if "state" in op else []
-        options = {"limit": op["limit"]} if "limit" in op else {}
-        verb = getattr(self._queue(op), op["do"])
-        return self._counted(op, op.get("state"), functools.partial(verb, *args), **options)
-
     def _counted(self, op: dict[str, Any], state: str | None, verb: Any, **options: Any) -> Any:
         """Return how many items a verb says that it has changed: those that it is to, if alone."""
         is_known = state and self.world.is_alone and self.world.model
@@ -639,8 +641,6 @@ class Client:
         if not found == number == most:
             simulated.running.fail(f"{op} has changed {number} items, and says {found}, of {meant}")
         return found
-
-    _clear_state = _clear
 
     def _remove_many(self, op: dict[str, Any]) -> Any:
         queue = self._queue(op)
@@ -677,15 +677,23 @@ class Client:
                     self._answers([item], began)
         return _values(filter(None, shown)) if isinstance(shown, list) else shown
 
-    def _redrive(self, op: dict[str, Any]) -> Any:
-        queue, which = self._queue(op), {key: op[key] for key in ("limit", "reason") if key in op}
-        if "before" in op:
+    def _by_hand(self, op: dict[str, Any]) -> Any:
+        """Redrive, give back, make ready or clear what is named, or what there is of some kind."""
+        queue, state, moment, ids = self._queue(op), *_BY_HAND[op["do"]]
+        source = self.process.catalog.several([queue.name]) if "through" in op else queue
+        how = {key: op[key] for key in ("limit", "reason", "worker", "spend") if key in op}
+        state = op.get("state", state)
+        if state != "dead":
+            how.pop("reason", None)
+        if "before" in op and (state == "dead" or op["do"] != "clear_state"):
             us = simulated.running.now_us + self.process.program.skew_us - int(op["before"] * 1e6)
-            which["died_before"] = _EPOCH + datetime.timedelta(microseconds=us)
-        if "named" in op:
-            page = self.call(queue.page, state="dead", limit=2)
-            which["item_ids"] = [item.id for item in page.items]
-        return self._counted(op, "dead", queue.redrive, **which)
+            how[moment] = _EPOCH + datetime.timedelta(microseconds=us)
+        if "named" in op and ids and source is queue:
+            how[ids] = [one.id for one in self.call(queue.page, state=state, limit=2).items]
+        args = [state] if "state" in op else []
+        return self._counted(op, state, functools.partial(getattr(source, op["do"]), *args), **how)
+
+    _redrive = _give_back = _run_now = _clear_state = _by_hand
 
     def _stranger(self, op: dict[str, Any]) -> Any:
         """Push into a queue to which others push in another format: one of these is the queue's."""
@@ -694,14 +702,6 @@ class Client:
         catalog = service.Catalog(self.process.database, ("sim",), [spec])
         priority = {"priority": 1} if kind == "priority" else {}
         return self.call(catalog.queue(spec.name).push, 0, **priority).id
-
-    def _give_back(self, op: dict[str, Any]) -> Any:
-        how = {key: op[key] for key in ("worker", "spend", "limit") if key in op}
-        return self._counted(op, "leased", self._queue(op).give_back, **how)
-
-    def _run_now(self, op: dict[str, Any]) -> Any:
-        limits = {key: op[key] for key in ("limit",) if key in op}
-        return self._counted(op, "delayed", self._queue(op).run_now, **limits)
 
     def _pause_family(self, op: dict[str, Any]) -> Any:
         for family in self.process.catalog.families():

@@ -328,7 +328,9 @@ class QueueModel:
                 for one in self._model.was(value):
                     own = one.priority if one.priority is not None else 1
                     level = None if priority is None else own
-                    here = one.put(READY, priority=level, failures=(), unique=None, has_key=False)
+                    facts = {"priority": level, "failures": (), "unique": None, "has_key": False}
+                    pushed = (one.pushed or span) if self._keeps else None
+                    here = one.put(READY, pushed=pushed, **facts)
                     yield from [here] * (table == READY)
 
     def _moves(self, one: Thing, table: str, *, is_again: bool = False) -> list[Thing]:
@@ -377,24 +379,21 @@ class QueueModel:
         yield from self._by_hand(op, one, table, span)
         if op["do"] == "bury" and one.table == READY:
             yield from self._if(table, one.put(DEAD, until=span, reason=op.get("reason", "buried")))
-        is_meant = "reason" not in op or _group(op["reason"]) == _group(one.reason)
-        before = span.high - int(op.get("before", 0) * 1e6)
-        is_meant = is_meant and (one.until is None or one.until.low < before)
+        is_meant = _is_meant(op, one, span)
         if op["do"] == "redrive" and one.table == DEAD and is_meant:
             facts = {"attempts": 0, "failures": (), "has_key": one.unique is not None}
             yield from self._if(table, one.put(READY, **facts))
-        is_cleared = op["do"] == "clear_state" and op["state"] == one.table
+        is_cleared = op["do"] == "clear_state" and op["state"] == one.table and is_meant
         if op["do"] in ("remove", "remove_many", "clear") or is_cleared:
             yield from self._if(table, one.put(GONE))
 
     def _by_hand(self, op: dict[str, Any], one: Thing, table: str, at: Span) -> Iterator[Thing]:
         """Yield what who has no token may make of an item before its time."""
-        is_theirs = "worker" not in op or op["worker"] == one.worker
-        if op["do"] == "give_back" and one.table == LEASED and is_theirs:
+        if op["do"] == "give_back" and one.table == LEASED and _is_meant(op, one, at):
             spent = op.get("spend", True)
             back = self._given_up(one, _GIVEN_BACK, at) if spent else one.put(READY)
             yield from self._if(table, back)
-        if op["do"] == "run_now" and one.table == DELAYED:
+        if op["do"] == "run_now" and one.table == DELAYED and _is_meant(op, one, at):
             yield from self._if(table, one.put(READY))
 
     def _if(self, table: str, new: Thing) -> Iterator[Thing]:
@@ -451,15 +450,14 @@ class QueueModel:
     def meant(self, op: dict[str, Any], table: str) -> int | None:
         """Return how many items of a table an operation is to change; None if that depends."""
         state, found = self._world.cluster.state, 0
-        if op["do"] == "redrive" and ("named" in op or "before" in op):
+        if "named" in op or "before" in op:
             return None
         for place, things in self.things.items():
             at, one = self._at(place, state), things[0]
             if at and at[0] == table:
                 if len(things) > 1 or (op["do"] == "redrive" and one.unique):
                     return None
-                is_meant = "reason" not in op or _group(op["reason"]) == _group(one.reason)
-                found += is_meant and op.get("worker", one.worker) == one.worker
+                found += _is_meant(op, one, Span(math.inf, math.inf))
         return found
 
     def look(self, queue: Any = None) -> None:
@@ -479,10 +477,12 @@ class QueueModel:
                 places[at[0]].append(place)
         for table, some in places.items():
             self._look_at_pages(table, [self._keys.id_of(place) for place in some])
+        tr = queue.database.create_transaction()
+        self._look_at_overview(tr, places)
         for table, some in places.items():
             for place in some:
-                self._look_at_key(place)
                 item = queue.get(self._keys.id_of(place))
+                self._look_at_key(tr, place, item)
                 self._compare(place, item, table, f"get shows {item}")
         counts = queue.counts()
         hidden = [(name, len(places[name])) for name in _HIDDEN]
@@ -494,13 +494,36 @@ class QueueModel:
             self._look_at_searches(places)
         self._look_at_history(sum(map(len, places.values())))
 
-    def _look_at_key(self, place: bytes) -> None:
-        """Compare whether the unique key of an item is stored as its own."""
-        tag, things = self._store.position(place).tag, self.things[place]
-        row = self._world.cluster.state.values.get(self._tables.unique(tag)) if tag else None
+    def _look_at_key(self, tr: Any, place: bytes, item: Any) -> None:
+        """Compare whether an item has its unique key, and where its value is."""
+        overview, things = self._queue.overview, self.things[place]
+        kept = overview.unique_while(tr, item)
         has_key = things[0].has_key if len(things) == 1 else None
-        if has_key is not None and (row == place) != has_key:
-            raise Found(f"{self._queue.name}: the unique key of {things} is that of {row!r}")
+        if kept and (not things[0].unique or kept != things[0].unique[1]):
+            raise Found(f"{self._queue.name}: {things} has a unique key while {kept}")
+        if has_key is not None and (kept is not None) != has_key:
+            raise Found(f"{self._queue.name}: {things} has a unique key while {kept}")
+        if overview.key_of(item) not in self._world.cluster.state.values:
+            raise Found(f"{item} is not at {overview.key_of(item)!r}")
+
+    def _look_at_overview(self, tr: Any, places: dict[str, list[bytes]]) -> None:
+        """Compare who holds items, and when something is due."""
+        overview, now = self._queue.overview, simulated.running.now_us
+        leased = [self.things[place] for place in places[LEASED]]
+        is_sure = all(len(some) == 1 and _is_at(some[0], now) is not None for some in leased)
+        shown = Counter(one.worker for one in overview.leases(tr))
+        expected = Counter(some[0].worker for some in leased if _is_at(some[0], now))
+        if is_sure and shown != expected:
+            raise Found(f"{self._queue.name} shows leases of {shown}, not {expected}")
+        if overview.begin_ends(tr)().is_empty == bool(places[READY]):
+            raise Found(f"{self._queue.name} is shown as empty, and has {places[READY]}")
+        dues = [one.until for place in places[DELAYED] for one in self.things[place]]
+        dues += [one.until for some in leased for one in some]
+        low, high = (min([one[at] for one in dues if one], default=0) for at in (0, 1))
+        if not self._world.cluster.state.between(*self._tables.handoffs):
+            due = overview.begin_due(tr)()
+            if not low <= (due or 0) <= high:
+                raise Found(f"{self._queue.name} shows {due} as due, not one of {dues}")
 
     def _look_at_limits(self, ready: list[bytes]) -> None:
         """Compare whether it is paused, and whether its limits keep items back."""
@@ -654,6 +677,16 @@ def _merged(things: list[Thing]) -> list[Thing]:
     return [*found.values()]
 
 
+def _is_meant(op: dict[str, Any], one: Thing, span: Span) -> bool:
+    """Tell whether a verb by hand may be about an item: by its reason, worker and moment."""
+    if op["do"] == "clear_state" and op["state"] != DEAD:
+        return True
+    at = one.began if op["do"] == "give_back" else one.until
+    is_early = "before" not in op or at is None or at.low < span.high - op["before"] * 1e6
+    is_theirs = "worker" not in op or op["worker"] == one.worker
+    return is_early and is_theirs and _group(op.get("reason", one.reason)) == _group(one.reason)
+
+
 def _have_key(things: list[Thing]) -> bool:
     """Tell whether an item certainly has its unique key."""
     return all(one.has_key for one in things)
@@ -700,6 +733,12 @@ def _is_answer(one: Thing, item: Any) -> bool:
 
 def _group(reason: str | None) -> str:
     return str(reason).partition("\n")[0]
+
+
+def _is_at(one: Thing, now_us: int) -> bool | None:
+    """Tell whether a lease has not expired at a moment; None for perhaps."""
+    assert one.until is not None
+    return True if one.until.low > now_us else False if one.until.high < now_us else None
 
 
 def _us(moment: Any) -> int:
