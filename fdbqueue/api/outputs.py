@@ -512,20 +512,17 @@ class RedrivenOutput(_BoundedOutput):
     )
 
 
-class GivenBackOutput(_BoundedOutput):
-    """The result of giving back leased items."""
+def bounded(name: str, number: str, doing: str) -> type[_BoundedOutput]:
+    """Return the shape of the result of a verb that does a part of the work.
 
-    example: ClassVar[Any] = {"given_back": 3, "more": False}
-
-    given_back = serializers.IntegerField(min_value=0, help_text="The number of items.")
-
-
-class MadeReadyOutput(_BoundedOutput):
-    """The result of making delayed items ready."""
-
-    example: ClassVar[Any] = {"made_ready": 3, "more": False}
-
-    made_ready = serializers.IntegerField(min_value=0, help_text="The number of items.")
+    Args:
+        name: The name of its class, which the schema has.
+        number: The key of how many items there were.
+        doing: What was done to which items.
+    """
+    said = serializers.IntegerField(min_value=0, help_text="The number of items.")
+    facts = {"__doc__": f"The result of {doing}.", "example": {number: 3, "more": False}}
+    return type(name, (_BoundedOutput,), {**facts, number: said, "__module__": __name__})
 
 
 class PurgedOutput(_BoundedOutput):

@@ -21,7 +21,7 @@ from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
 from rest_framework.viewsets import ViewSetMixin
 
-from fdbqueue import access, conf, deadlines, owned, service
+from fdbqueue import access, conf, deadlines, service, verbs
 from fdbqueue.access import LEASE, MANAGE, POP, PUSH, VIEW
 from fdbqueue.api import inputs, outputs, pagination, requests, waiting
 from fdbqueue.api.actions import Action, QueuePermission, declaration
@@ -326,7 +326,7 @@ class QueueViewSet(ViewSetMixin, BaseView):
     @Action("DELETE", "Remove an item", MANAGE, answer=outputs.RemovedOutput, conflicts=True)
     def remove(self, _asked: Asked, name: str, id: str) -> Any:
         """Remove one item for good, in any state; of a queue of tasks, only a dead letter."""
-        owned.remove(self._queue(name), id)
+        verbs.remove(self._queue(name), id)
         return {"removed": 1}
 
     @Action(
@@ -353,7 +353,7 @@ class QueueViewSet(ViewSetMixin, BaseView):
     )
     def bury(self, asked: Asked, name: str) -> Any:
         """Make a ready item a dead letter; of a queue of tasks, only one that is no task."""
-        owned.bury(self._queue(name), asked["id"], reason=asked["reason"])
+        verbs.bury(self._queue(name), asked["id"], reason=asked["reason"])
         return {"buried": 1}
 
     @Action(
@@ -374,23 +374,16 @@ class QueueViewSet(ViewSetMixin, BaseView):
         A dead letter that cannot be decoded stays dead unless ``ids`` names it: it would block the
         queue.
         """
-        queue, ids = self._queue(name), asked.pop("ids")
-        undecodable: list[str] = []
-        answer = self._do_some(
-            "redriven",
-            asked["limit"],
-            lambda done: queue.redrive(
-                ids, on_redriven=done, on_undecodable=undecodable.extend, **asked
-            ),
-        )
-        return {**answer, "undecodable": len(undecodable)}
+        outcome = self._done(verbs.redrive, asked, name)
+        undecodable = len(outcome.undecodable)
+        return {"redriven": outcome.number, "more": outcome.has_more, "undecodable": undecodable}
 
     @Action(
         "POST",
         "Give back leased items",
         MANAGE,
         body=inputs.GiveBackBody,
-        answer=outputs.GivenBackOutput,
+        answer=outputs.bounded("GivenBackOutput", "given_back", "giving back leased items"),
         examples={
             "What a dead worker holds": {"worker": "mail1:4711"},
             "By their ids, as they were": {"ids": [_ID], "spend": False},
@@ -401,25 +394,21 @@ class QueueViewSet(ViewSetMixin, BaseView):
 
         A worker that lives learns that it has lost them when it ends or extends their leases.
         """
-        queue = self._queue(name)
-        return self._do_some(
-            "given_back", asked["limit"], lambda done: queue.give_back(on_given_back=done, **asked)
-        )
+        outcome = self._done(verbs.give_back, asked, name)
+        return {"given_back": outcome.number, "more": outcome.has_more}
 
     @Action(
         "POST",
         "Make delayed items ready now",
         MANAGE,
         body=inputs.RunNowBody,
-        answer=outputs.MadeReadyOutput,
+        answer=outputs.bounded("MadeReadyOutput", "made_ready", "making delayed items ready"),
         examples={"All": {}, "By their ids": {"ids": [_ID]}},
     )
     def run_now(self, asked: Asked, name: str) -> Any:
         """Make delayed items ready now, by ids or all; at most `limit`. Limits hold."""
-        queue = self._queue(name)
-        return self._do_some(
-            "made_ready", asked["limit"], lambda done: queue.run_now(on_ready=done, **asked)
-        )
+        outcome = self._done(verbs.run_now, asked, name)
+        return {"made_ready": outcome.number, "more": outcome.has_more}
 
     @Action(
         "POST",
@@ -438,31 +427,14 @@ class QueueViewSet(ViewSetMixin, BaseView):
 
         Of a queue of tasks, only dead letters.
         """
-        queue = self._queue(name)
-        if asked["state"] != "dead":
-            owned.check_takeable(queue)
-        return self._do_some(
-            "purged", asked["limit"], lambda done: queue.clear_state(on_removed=done, **asked)
-        )
+        outcome = self._done(verbs.purge, asked, name)
+        return {"purged": outcome.number, "more": outcome.has_more}
 
-    def _do_some(self, done: str, limit: int, work: Callable[[Callable[[int], None]], int]) -> Any:
-        """Do work of several transactions; if the time is over, tell how much was done.
-
-        Args:
-            done: The key of the number.
-            limit: The most that is done.
-            work: Does it, and calls its argument with the number of each transaction.
-        """
-        counts: list[int] = []
-        is_late = False
-        try:
-            work(counts.append)
-        except Exception as error:
-            is_late = deadlines.is_late(error) and sum(counts) > 0
-            if not is_late:
-                raise
-        number = sum(counts)
-        return {done: number, "more": is_late or number >= limit}
+    def _done(self, verb: Callable[..., None], asked: Asked, name: str) -> verbs.Outcome:
+        """Do a verb to the bound that the fields of the body are; return what was done in time."""
+        outcome = verbs.Outcome()
+        verb(self._queue(name), outcome, **asked)
+        return outcome
 
     def _take(
         self,

@@ -24,7 +24,7 @@ from django.core.management.base import (
     OutputWrapper,
 )
 
-from fdbqueue import conf, owned
+from fdbqueue import conf, verbs
 from fdbqueue.columns.text import clipped, counted, printable, short_time
 from fdbqueue.deadlines import TimedDatabase
 from fdbqueue.exceptions import ItemNotFound, ItemNotReady, QueueNotFound
@@ -210,7 +210,7 @@ class QueueCommand(BaseCommand):
             QueueOwned: An app owns it.
         """
         queue = self.queue(name)
-        owned.check_takeable(queue)
+        verbs.check_takeable(queue)
         return queue
 
     def source(self, names: Sequence[str], *, fair: bool | None) -> Queue | SeveralQueues:
@@ -225,7 +225,7 @@ class QueueCommand(BaseCommand):
         try:
             for name in names:
                 if "*" not in name:
-                    owned.check_takeable(self.catalog.queue(name))
+                    verbs.check_takeable(self.catalog.queue(name))
             return self.catalog.several(names, fair=fair, with_owned=False)
         except QueueNotFound as error:
             raise self._not_found(error) from error

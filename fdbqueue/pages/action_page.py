@@ -83,7 +83,6 @@ from fdbqueue.pages.actions import (
     ALL,
     MAX_AT_ONCE,
     Of,
-    Outcome,
     PageAction,
     action_named,
     group_of,
@@ -100,6 +99,7 @@ from fdbqueue.service import (
     now_us,
     run,
 )
+from fdbqueue.verbs import Outcome
 
 logger = get_logger("fdbqueue.pages")
 

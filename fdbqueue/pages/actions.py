@@ -10,7 +10,7 @@ import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from django.apps import apps
@@ -19,7 +19,7 @@ from django.utils.module_loading import import_string
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext_lazy
 
-from fdbqueue import deadlines, owned
+from fdbqueue import verbs
 from fdbqueue.exceptions import ItemNotFound
 from fdbqueue.service import (
     MAX_ITEMS_A_CALL,
@@ -30,32 +30,12 @@ from fdbqueue.service import (
     group_digest,
     moment,
 )
+from fdbqueue.verbs import Outcome
 
 #: How many items one request handles at most.
 MAX_AT_ONCE = 10_000
 #: What stands for the items of a whole list, and for the dead letters of every reason.
 ALL = "all"
-
-
-@dataclass
-class Outcome:
-    """What an action has done until now.
-
-    Attributes:
-        number: How many items, or tasks, it has handled; for an action on a queue 1 if it did it.
-        rest: What the address of the next form has in place of this one's, if there is more to do.
-        undecodable: How many dead letters stayed dead because they cannot be decoded.
-        facts: What it is for, for the log.
-    """
-
-    number: int = 0
-    rest: Mapping[str, int] = field(default_factory=dict)
-    undecodable: int = 0
-    facts: dict[str, Any] = field(default_factory=dict)
-
-    def add(self, number: int) -> None:
-        """Count what one more transaction has done."""
-        self.number += number
 
 
 #: What an action is done to.
@@ -141,76 +121,37 @@ def _each(work: Callable[[str], None], ids: Sequence[str], outcome: Outcome) -> 
 
 
 def _remove(queue: Queue, asked: Mapping[str, Any], outcome: Outcome) -> None:
-    _each(functools.partial(owned.remove, queue), asked["id"], outcome)
+    _each(functools.partial(verbs.remove, queue), asked["id"], outcome)
 
 
 def _bury(queue: Queue, asked: Mapping[str, Any], outcome: Outcome) -> None:
-    bury = functools.partial(owned.bury, queue, reason=asked["reason"] or "buried")
+    bury = functools.partial(verbs.bury, queue, reason=asked["reason"] or "buried")
     _each(bury, asked["id"], outcome)
 
 
-def _redrive(queue: Queue, asked: Mapping[str, Any], outcome: Outcome) -> None:
-    met: list[str] = []
-    redrive = functools.partial(queue.redrive, on_redriven=outcome.add, on_undecodable=met.extend)
-    if asked["id"]:
-        redrive(asked["id"], died_before=moment(asked["before"]))
-    else:
-        _do_to_dead(queue, redrive, asked, outcome)
-    outcome.undecodable = 0 if asked["id"] else len(met)
+def _some(verb: Callable[..., None]) -> Callable[[Any, Mapping[str, Any], Outcome], None]:
+    """Return what does a verb to the items of a bound; what is left in the end is the rest."""
 
-
-def _purge(queue: Queue, asked: Mapping[str, Any], outcome: Outcome) -> None:
-    purge = functools.partial(queue.clear_state, "dead", on_removed=outcome.add)
-    _do_to_dead(queue, purge, asked, outcome)
-
-
-def _do_to_dead(
-    queue: Queue, work: Callable[..., int], asked: Mapping[str, Any], outcome: Outcome
-) -> None:
-    """Do work to the dead letters of a bound."""
-    bound: dict[str, Any] = {"died_before": moment(asked["before"])}
-    if asked["dead"] != ALL:
-        group = group_of(queue, asked["dead"])
-        if group is None:
+    def work(of: Queue | SeveralQueues, asked: Mapping[str, Any], outcome: Outcome) -> None:
+        bound: dict[str, Any] = {"before": moment(asked["before"])}
+        if asked.get("worker"):
+            bound["worker"] = asked["worker"]
+        if asked.get("unspent"):
+            bound["spend"] = False
+        if asked.get("id"):
+            verb(of, outcome, ids=asked["id"], **bound)
+            outcome.undecodable.clear()  # they are ready nevertheless
             return
-        bound["reason"] = outcome.facts["reason"] = group.reason
-    _do_to_list(functools.partial(work, **bound), asked, outcome)
+        if isinstance(of, Queue) and asked.get("dead", ALL) != ALL:
+            group = group_of(of, asked["dead"])
+            if group is None:
+                return
+            bound["reason"] = outcome.facts["reason"] = group.reason
+        verb(of, outcome, limit=min(asked["most"], MAX_AT_ONCE), **bound)
+        left = asked["most"] - outcome.number
+        outcome.rest = {"most": left} if outcome.has_more and left else {}
 
-
-def _give_back(of: Queue | SeveralQueues, asked: Mapping[str, Any], outcome: Outcome) -> None:
-    give_back = functools.partial(
-        of.give_back,
-        spend=not asked["unspent"],
-        leased_before=moment(asked["before"]),
-        on_given_back=outcome.add,
-    )
-    if asked["id"] and isinstance(of, Queue):
-        of.give_back(asked["id"], **give_back.keywords)
-    else:
-        work = functools.partial(give_back, worker=asked["worker"] or None)
-        _do_to_list(work, asked, outcome)
-
-
-def _run_now(queue: Queue, asked: Mapping[str, Any], outcome: Outcome) -> None:
-    before = moment(asked["before"])
-    run_now = functools.partial(queue.run_now, due_before=before, on_ready=outcome.add)
-    if asked["id"]:
-        run_now(asked["id"])
-    else:
-        _do_to_list(run_now, asked, outcome)
-
-
-def _do_to_list(work: Callable[..., int], asked: Mapping[str, Any], outcome: Outcome) -> None:
-    """Do work to what a bound has; what is left when the time is over is the rest."""
-    limit = min(asked["most"], MAX_AT_ONCE)
-    try:
-        is_over = work(limit=limit) == limit
-    except Exception as error:
-        if not (outcome.number and deadlines.is_late(error)):
-            raise
-        is_over = True
-    left = asked["most"] - outcome.number
-    outcome.rest = {"most": left} if is_over and left else {}
+    return work
 
 
 def group_of(queue: Queue, digest: str, tr: Any = None) -> DeadReason | None:
@@ -249,7 +190,7 @@ ACTIONS: dict[str, PageAction] = {
             ngettext_lazy(
                 "%(number)s item was requeued.", "%(number)s items were requeued.", "count"
             ),
-            _redrive,
+            _some(verbs.redrive),
             takes=("id", "dead"),
             state="dead",
             title_of_some=_("Requeue an item of %(queue)s"),
@@ -262,7 +203,7 @@ ACTIONS: dict[str, PageAction] = {
             ngettext_lazy(
                 "%(number)s item was removed.", "%(number)s items were removed.", "count"
             ),
-            _purge,
+            _some(verbs.purge),
             takes=("dead",),
             state="dead",
         ),
@@ -299,7 +240,7 @@ ACTIONS: dict[str, PageAction] = {
             ngettext_lazy(
                 "%(number)s item was given back.", "%(number)s items were given back.", "count"
             ),
-            _give_back,
+            _some(verbs.give_back),
             takes=("id", "all", "worker", "unspent"),
             state="leased",
             title_of_some=_("Give back a leased item of %(queue)s"),
@@ -313,7 +254,7 @@ ACTIONS: dict[str, PageAction] = {
             ngettext_lazy(
                 "%(number)s item is ready now.", "%(number)s items are ready now.", "count"
             ),
-            _run_now,
+            _some(verbs.run_now),
             takes=("id", "all"),
             state="delayed",
             title_of_some=_("Run a delayed item of %(queue)s now"),

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from django.contrib.auth.models import User
 
+from fdbqueue import verbs
 from fdbqueue.pages import actions
 from fdbqueue.service import clock, group_digest
 from tests.cases import cases
@@ -149,7 +150,7 @@ def test_a_form_whose_process_is_killed(each, manager, action, name):
     letters = each(name)
     form = asked(manager, at(SITES["plain"], name, action), letters.chosen)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(actions.Outcome, "add", killed)
+        patch.setattr(verbs.Outcome, "add", killed)
         with pytest.raises(SystemExit):
             manager.post(form)
     assert len(letters.dead()) == 2 + len(letters.others)

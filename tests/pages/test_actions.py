@@ -14,7 +14,7 @@ from django.db import connection
 from django.http import HttpRequest, QueryDict
 from django.test import Client
 
-from fdbqueue import conf
+from fdbqueue import conf, verbs
 from fdbqueue.exceptions import EngineUnavailable, OutcomeUnknown
 from fdbqueue.pages import action_page, actions
 from fdbqueue.service import group_digest
@@ -303,7 +303,7 @@ def test_two_threads_send_the_same_form(on, manager, mail):
         form = action_page.ActionForm(action, request)
         assert form.is_valid()
         barrier.wait(60)
-        outcome = actions.Outcome()
+        outcome = verbs.Outcome()
         action.work(mail, form.cleaned_data, outcome)
         outcomes.append(outcome.number)
 
@@ -467,7 +467,7 @@ def test_what_ends_in_the_middle_is_written_down(on, site, mail, monkeypatch, ca
     form = asked(manager, at(site, "mail", "purge"), ALL)
     manager.raise_request_exception = False
     with monkeypatch.context() as patch, contextlib.suppress(SystemExit):
-        patch.setattr(actions.Outcome, "add", fails_after_one(error))
+        patch.setattr(verbs.Outcome, "add", fails_after_one(error))
         manager.post(form)
     ((level, facts),) = lines(caplog)
     assert (level, facts["items"], facts["error"]) == ("WARNING", 1, error.__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from fdbqueue import owned
+from fdbqueue import verbs
 from fdbqueue.management.arguments import IDS, JSON, QUEUE, REASON
 from fdbqueue.management.base import QueueCommand
 
@@ -27,5 +27,5 @@ examples:
 
     def handle(self, *args: Any, **options: Any) -> None:
         queue = self.queue(options["name"])
-        bury = functools.partial(owned.bury, queue, reason=options["reason"])
+        bury = functools.partial(verbs.bury, queue, reason=options["reason"])
         self.change_items(queue, options["ids"], bury, done="buried")

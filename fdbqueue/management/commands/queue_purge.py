@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from fdbqueue import owned
+from fdbqueue import verbs
 from fdbqueue.columns.text import clipped
 from fdbqueue.management.arguments import JSON, NO_INPUT, QUEUE, Argument, reason_of_dead
 from fdbqueue.management.base import QueueCommand
@@ -47,7 +47,7 @@ examples:
         if reason is not None and state != "dead":
             raise usage_error(f"--reason is for dead letters, not for --state {state}.")
         if state != "dead":
-            owned.check_takeable(queue)
+            verbs.check_takeable(queue)
         question = _question(queue, state, reason)
         self.console.confirm(question)
         if state is None:

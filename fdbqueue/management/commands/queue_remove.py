@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from fdbqueue import owned
+from fdbqueue import verbs
 from fdbqueue.management.arguments import IDS, JSON, NO_INPUT, QUEUE
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.management.formats import item_count
@@ -28,4 +28,4 @@ examples:
         queue, ids = self.queue(options["name"]), options["ids"]
         question = f"Remove {item_count(len(set(ids)))} from {queue.name!r} for good?"
         self.console.confirm(question)
-        self.change_items(queue, ids, functools.partial(owned.remove, queue), done="removed")
+        self.change_items(queue, ids, functools.partial(verbs.remove, queue), done="removed")

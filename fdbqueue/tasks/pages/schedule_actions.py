@@ -14,13 +14,14 @@ from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import conf, deadlines
 from fdbqueue.exceptions import ItemNotFound
-from fdbqueue.pages.actions import Outcome, PageAction
+from fdbqueue.pages.actions import PageAction
 from fdbqueue.pages.sites import EVERY
 from fdbqueue.service import SeveralQueues
 from fdbqueue.tasks.compat import backends
 from fdbqueue.tasks.pages.functions_and_schedules import ScheduleRow, read_schedule
 from fdbqueue.tasks.pages.task_page import ACTIONS as OF_TASKS
 from fdbqueue.tasks.schedules_by_hand import go_on, hold, named, run_now
+from fdbqueue.verbs import Outcome
 
 
 def _row(of: Any, given: str) -> ScheduleRow:

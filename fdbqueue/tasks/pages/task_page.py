@@ -19,7 +19,7 @@ from fdbqueue import conf, deadlines
 from fdbqueue.columns import facts, link
 from fdbqueue.columns.text import Moment, command
 from fdbqueue.exceptions import ItemNotFound
-from fdbqueue.pages.actions import Outcome, PageAction
+from fdbqueue.pages.actions import PageAction
 from fdbqueue.pages.listing import with_links
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.values import show
@@ -43,10 +43,11 @@ from fdbqueue.tasks.compat import (
     TaskResultDoesNotExist,
     backends,
 )
-from fdbqueue.tasks.group_outlines import outline_of, queues_of
+from fdbqueue.tasks.group_results import outline_of, queues_of
 from fdbqueue.tasks.groups import abort_some
 from fdbqueue.tasks.records import TreePlace
 from fdbqueue.tasks.states import TaskState
+from fdbqueue.verbs import Outcome
 
 #: How deep an outline is indented at most.
 _MAX_DEPTH = 6
