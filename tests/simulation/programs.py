@@ -106,6 +106,8 @@ class Program:
         self._hooks: dict[str, list[Any]] = {"before": [], "after_in_child": []}
         self._modules: dict[str, types.ModuleType] = {}
         self._kept: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = []
+        #: What is remembered of calls, whose lines would run in the first run alone.
+        self._caches: list[Any] = []
         hooks = {"register_at_fork": self._register}
         names: dict[str, dict[str, Any]] = {
             "threading": locks.threading_for(self, rlock),
@@ -136,6 +138,9 @@ class Program:
                 if type(value) in (*_CONTAINERS, itertools.count)
             }
             self._kept.append((vars(module), names, contents))
+            owners = [names, *(vars(one) for one in names.values() if isinstance(one, type))]
+            found = [getattr(one, "__func__", one) for owner in owners for one in owner.values()]
+            self._caches += [one for one in found if hasattr(one, "cache_clear")]
 
     def put(self, owner: Any, name: str, value: Any) -> None:
         """Put something into a class or a module of the copy, for new processes, too."""
@@ -148,6 +153,8 @@ class Program:
         """Be a new process."""
         self.skew_us = skew_us
         self.dice.seed(seed)
+        for cache in self._caches if self._has_lines else ():
+            cache.cache_clear()
         for names, kept, contents in self._kept:
             names.clear()
             names.update(kept)
