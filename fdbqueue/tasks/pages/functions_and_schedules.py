@@ -25,8 +25,8 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import conf, deadlines
-from fdbqueue.columns import DURATION, FUTURE, PAST, TEXT, Column, ValueKind, link, markup
-from fdbqueue.columns.text import grouped, lasting, visible
+from fdbqueue.columns import DURATION, PAST, TEXT, Column, ValueKind, link, markup
+from fdbqueue.columns.text import Moment, grouped, lasting, visible
 from fdbqueue.pages.action_page import links, offers
 from fdbqueue.pages.forms import search_field
 from fdbqueue.pages.framing import ListView
@@ -392,7 +392,11 @@ class SchedulesView(ListView):
             offered = offers(self.request.user, addresses, row.queue or EVERY, *names, id=one)
             return links(offered, f"schedule-{rows.index(row)}", row.schedule.name)
 
-        held = Column("held", _("Held since"), attrgetter("held"), PAST)
+        def next_of(row: ScheduleRow) -> SafeString | None:
+            if row.held is not None:
+                return format_html(gettext("Held {}"), markup.age(Moment.since(row.held)))
+            return None if row.next is None else markup.age(Moment.until(row.next))
+
         acts = Column("acts", _("Actions"), acts_of)
 
         columns: tuple[Column[ScheduleRow], ...] = (
@@ -400,9 +404,8 @@ class SchedulesView(ListView):
             *([acts] if actions_are_on() else []),
             Column("function", _("Function"), lambda row: _path_of(row.schedule.task)),
             Column("times", _("Times"), lambda row: _times(row.schedule), TEXT),
-            Column("next", _("Next"), lambda row: None if row.held else row.next, FUTURE),
-            *([held] if any(row.held for row in rows) else []),
-            Column("latest", _("Latest"), attrgetter("latest"), PAST),
+            Column("next", _("Next"), next_of),
+            Column("latest", _("Latest"), attrgetter("latest"), PAST, is_minor=True),
             Column("task", _("Latest task"), task_of),
             Column("queue", _("Queue"), queue_of),
         )
