@@ -25,7 +25,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import conf, deadlines
-from fdbqueue.columns import DURATION, PAST, TEXT, Column, ValueKind, link, markup
+from fdbqueue.columns import DURATION, Column, ValueKind, link, markup
 from fdbqueue.columns.text import Moment, grouped, lasting, visible
 from fdbqueue.pages.action_page import links, offers
 from fdbqueue.pages.forms import search_field
@@ -374,11 +374,13 @@ class SchedulesView(ListView):
             return format_html('<a href="{}">{}</a>', address, name)
 
         def task_of(row: ScheduleRow) -> SafeString | None:
+            slot = None if row.latest is None else markup.age(Moment.since(row.latest))
             task = row.task
             if task is None:
-                return None
+                return slot
             address = addresses.task(task.queue, task.id)
-            return format_html('<a href="{}">{}</a>', address, words_of(task))
+            shown = format_html('<a href="{}">{}</a>', address, words_of(task))
+            return shown if slot is None else format_html("{}, {}", shown, slot)
 
         def queue_of(row: ScheduleRow) -> SafeString | None:
             if row.queue is None:
@@ -403,9 +405,8 @@ class SchedulesView(ListView):
             Column("schedule", _("Schedule"), name_of),
             *([acts] if actions_are_on() else []),
             Column("function", _("Function"), lambda row: _path_of(row.schedule.task)),
-            Column("times", _("Times"), lambda row: _times(row.schedule), TEXT),
+            Column("times", _("Times"), lambda row: _times(row.schedule)),
             Column("next", _("Next"), next_of),
-            Column("latest", _("Latest"), attrgetter("latest"), PAST, is_minor=True),
             Column("task", _("Latest task"), task_of),
             Column("queue", _("Queue"), queue_of),
         )
