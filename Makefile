@@ -149,7 +149,7 @@ figures: install ## Measure all on ENGINE again for docs/benchmarks.md; nothing 
 		rm -f $(SIMULATED) && $(BIN)/python -m benchmarks --save $(SIMULATED) distant; fi
 	$(MAKE) plots
 
-plots: install ## Write the plots and tables of docs/benchmarks.md from the stored results.
+plots: install ## Write what pages have of the stored results, and draw their picture.
 	$(BIN)/python -m benchmarks.plot
 	$(BIN)/python -m benchmarks.tables
 

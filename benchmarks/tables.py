@@ -1,7 +1,7 @@
 """Write what pages have of the stored results: ``python -m benchmarks.tables``.
 
-What stands between ``<!-- results: WHAT -->`` and ``<!-- end -->`` is replaced, in
-docs/benchmarks.md, which has the headlines, and in results/README.md, which has every row. A table
+What stands between ``<!-- results: WHAT -->`` and ``<!-- end -->`` is replaced, in the README and
+docs/benchmarks.md, which say what one gets, and in results/README.md, which has every row. A table
 has a column for each engine on which any of its benchmarks was measured; if none was, there is
 nothing.
 """
@@ -13,50 +13,51 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import plot
 from benchmarks.machine import PACKAGES
 from benchmarks.measure import OURS
-from benchmarks.plan import ENGINES
 from benchmarks.results import FOLDER, Record, Results, Run
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 #: The page with every row.
 ROWS = FOLDER / "README.md"
-#: The rows that stand for many: a benchmark, what was measured, and beside what. First where people
-#: start (one thread, a few processes, many customers), then the others.
-HEADLINES = (
-    ("sqlite", "FIFO push, 1 thread", "raw SQLite"),
-    ("sqlite", "FIFO pop, 1 thread", "raw SQLite"),
-    ("libraries", "FIFO push, 1 thread", "huey"),
-    ("libraries", "FIFO pop, 1 thread", "huey"),
-    ("recipe", "FIFO push, alone", "recipe"),
-    ("recipe", "FIFO pop, alone", "recipe"),
-    ("shapes", "FIFO pop, 4 x 1", "recipe"),
-    ("shapes", "FIFO pop, 16 x 1", "recipe"),
-    ("shapes", "FIFO pop, 16 x 1", "huey, SQLite"),
-    ("shapes", "FIFO pop, 16 x 1", "1 x 1"),
-    ("shapes", "FIFO lease and ack, 16 x 1", "1 x 1"),
-    ("families-many", "pop_from, 10,000 members, 4 x 16", "pops of one queue"),
-    ("shards", "priority pop, 16 shards, 4 x 16", "the strict queue"),
-    ("tasks", "task enqueued, 1 thread", "django-tasks-db"),
-    ("tasks", "tasks done, 4 workers", "1 worker of ours"),
-    ("key-limits", "tasks with limits of 100 keys, 4 workers of 4 threads", "tasks without limits"),
-    ("libraries", "FIFO pop, 8 threads", "huey"),
-    ("libraries", "FIFO lease and ack, 1 thread", "persist-queue, acked"),
-    ("push-contention", "FIFO push, 4 x 16", "recipe"),
-    ("contention", "FIFO pop, 4 x 16", "recipe"),
-    ("contention", "priority pop, 4 x 16", "recipe"),
-    ("shapes", "FIFO pop, 1 x 16", "recipe"),
-    ("shards", "fifo pop, 16 shards, 16 x 1", "the strict queue"),
-    ("worker", "FIFO Worker, 16 x 1", "recipe's pop"),
-    ("growth", "pop, 100,000 items", "1,000 items"),
-    ("http", "HTTP push", "bare DRF view"),
-    ("tasks", "task enqueued, 1 thread", "django-tasks-db, PostgreSQL"),
+README = PAGE.parent.parent / "README.md"
+#: What one gets, in the order of the sentences and of the picture: a benchmark, what was measured,
+#: and beside what.
+GAINS = (
     ("tasks", "tasks done, 1 worker", "django-tasks-db"),
-    ("tasks", "tasks done, 1 worker", "django-tasks-db, PostgreSQL"),
+    ("contention", "FIFO pop, 4 x 16", "recipe"),
     ("tasks", "enqueue to start, idle worker, p50", "django-tasks-db, every 1 s"),
-    ("groups", "group of 1,000 and what follows it", "1,000 tasks"),
-    ("outbox", "row of the outbox inserted and moved", "a task enqueued"),
+)
+_SENTENCES = (
+    "One worker does **{ours} tasks a second**; the worker of django-tasks-db does {peer}.",
+    (
+        "Sixty-four poppers pop **{ours} items a second** from one queue, in strict order; with"
+        " FoundationDB's published recipe {peer}."
+    ),
+    (
+        "A waiting worker begins a task **{ours} ms** after its enqueue; django-tasks-db's, which"
+        " looks each second, after {peer} ms."
+    ),
+)
+#: What the rows of a benchmark are called in the table of losses.
+LOSSES = {
+    "sqlite": "one thread",
+    "recipe": "one client",
+    "libraries": "one thread, and eight of one process",
+    "push-many": "a push of many items",
+    "push-contention": "many pushers",
+    "contention": "pops of 64 poppers",
+    "shapes": "pops of 1, 4 and 16 processes",
+    "latency": "1 to 64 clients",
+    "worker": "leases and acks",
+    "shards": "pops with shards",
+    "http": "REST",
+    "tasks": "tasks",
+}
+#: Programs of others; all other peers are ours in another way or at another size, or a target.
+OTHERS = re.compile(
+    r"(recipe('s pop)?|high-contention layer|raw SQLite|huey|persist-queue|django-tasks-db"
+    r"|bare (DRF )?view)(,? .+)?"
 )
 #: The engines' names in the stored results, and on the page.
 COLUMNS = {
@@ -65,19 +66,10 @@ COLUMNS = {
     "cluster": "on a cluster",
     "simulated": "simulated",
 }
-#: Benchmarks that have rows of others, by a model.
-_MODELS = ("distant",)
 _PLACE = re.compile(r"(<!-- results: (?P<what>[\w -]+?) -->\n)(?:.*?\n)??(<!-- end -->)", re.DOTALL)
 _PERCENTILES = ("p50", "p99", "max")
-#: What is worse than a peer and has no bar is told of below this.
-_LOSS = 0.95
 #: A machine with a higher load has other work.
 _BUSY = 0.7
-#: Peers that are ours in another way, or ours at another size.
-_OURSELVES = re.compile(
-    r"[\d,]+ (items|queues|records|thread)|pop( of \d+)?|one by one|not counted|no key"
-)
-
 #: What is stored of each engine.
 Stored = list[Results]
 
@@ -154,21 +146,19 @@ def _number(number: float) -> str:
     return f"{number:,.0f}" if number >= 100 else f"{number:,.1f}"
 
 
-def _headlines(_: list[str], stored: Stored) -> str:
-    """Return the ratios of some rows on each engine; those that are lost are bold."""
-    rows = []
-    for benchmark, name, peer in HEADLINES:
-        lines = [
-            next((one for one in of.of(benchmark, *_MODELS) if _titles(one) == (name, peer)), None)
-            for of in stored
-        ]
-        ratios = [f"{line['ratio']:.2f}" if line else "" for line in lines]
-        marked = [
-            f"**{ratio}**" if line and is_lost(line) else ratio
-            for ratio, line in zip(ratios, lines, strict=True)
-        ]
-        rows.append((name, peer, *marked))
-    return _markdown(("", "beside", *(COLUMNS[of.engine] for of in stored)), rows)
+def _gains(names: list[str], stored: Stored) -> str:
+    """Return a sentence for each of the first gains, by default for all, on the first engine."""
+    lines = gains(stored[0])[: int(names[0])] if names else gains(stored[0])
+    return "\n".join(
+        text.format(ours=_number(line["ours"]), peer=_number(line["peer"]))
+        for text, line in zip(_SENTENCES, lines, strict=False)
+    )
+
+
+def gains(results: Results) -> list[Record]:
+    """Return the rows of ``GAINS``; none if one was not measured."""
+    found = {(line["benchmark"], line["name"], line["peer_name"]): line for line in results.lines}
+    return [found[key] for key in GAINS] if found.keys() >= set(GAINS) else []
 
 
 def _percentiles(names: list[str], stored: Stored) -> str:
@@ -189,28 +179,48 @@ def _percentiles(names: list[str], stored: Stored) -> str:
     )
 
 
-def _losses(names: list[str], stored: Stored) -> str:
-    """Return how many lines of some benchmarks miss their bar, or are worse than a peer."""
-    columns = _with_any(names, stored)
-    texts = []
+def _losses(_: list[str], stored: Stored) -> str:
+    """Return a row for each benchmark and peer: how many of its rows are lost, by how much."""
+    columns = [results for results in _measured(stored) if any(map(is_lost, results.lines))]
+    rows: dict[tuple[str, str], dict[str, str]] = {}
     for results in columns:
-        lines = results.of(*names)
-        if ratios := sorted(line["ratio"] for line in lines if is_lost(line)):
-            found = f"{ratios[0]:.2f}" + (f" to {ratios[-1]:.2f}" if ratios[1:] else "")
-            count = f"{len(ratios)} of {len(lines)} rows"
-            texts.append(f"{count} {COLUMNS[results.engine]} (ratio {found})")
-    if not columns:
+        groups: dict[tuple[str, str], list[Record]] = {}
+        for line in results.of(*LOSSES):
+            if is_beside_another(line):
+                groups.setdefault((LOSSES[line["benchmark"]], line["peer_name"]), []).append(line)
+        for group, lines in groups.items():
+            if lost := sorted(_share(line) for line in lines if is_lost(line)):
+                found = " to ".join(dict.fromkeys(f"{one:.2f}" for one in (lost[0], lost[-1])))
+                rows.setdefault(group, {})[results.engine] = f"{found}, {len(lost)} of {len(lines)}"
+    if not rows:
         return ""
-    return f"Lost: {'; '.join(texts) or 'nothing'}."
+    head = ("", "beside", *(COLUMNS[results.engine] for results in columns))
+    engines = [results.engine for results in columns]
+    return _markdown(
+        head, [(*group, *(cells.get(one, "") for one in engines)) for group, cells in rows.items()]
+    )
+
+
+def is_beside_another(line: Record) -> bool:
+    """Tell whether a line compares fdbqueue with a program of others."""
+    return line["our_name"] == OURS and bool(OTHERS.fullmatch(line["peer_name"]))
 
 
 def is_lost(line: Record) -> bool:
-    """Tell whether a line misses its bar or, where it has none, is worse than a peer."""
-    if line["our_name"] != OURS:
-        return False
-    if line["is_met"] is not None:
-        return not line["is_met"]
-    return line["ratio"] < _LOSS and not _OURSELVES.fullmatch(line["peer_name"])
+    """Tell whether fdbqueue is slower than a program of others."""
+    return is_beside_another(line) and _share(line) < 1
+
+
+def _share(line: Record) -> float:
+    """Return how fast ours is, with the peer's speed as 1."""
+    return float(line["ratio"] if line["unit"].endswith("/s") else 1 / line["ratio"])
+
+
+def _missed(_: list[str], stored: Stored) -> str:
+    """Return how many rows miss their bars."""
+    aimed = [line for of in _measured(stored) for line in of.lines if line["is_met"] is not None]
+    missed = sum(not line["is_met"] for line in aimed)
+    return f"{missed} of {len(aimed)} rows with a target miss it." if aimed else ""
 
 
 def _machines(_: list[str], stored: Stored) -> str:
@@ -268,17 +278,6 @@ def _described(run: Run) -> str:
     )
 
 
-def _pictures(names: list[str], stored: Stored) -> str:
-    """Return a plot, for each engine that has one."""
-    (name,) = names
-    return "\n\n".join(
-        f"{COLUMNS[results.engine].capitalize()}:\n\n"
-        f"![{plot.described(name)}](images/{plot.file_name(name, results.engine)})"
-        for results in _with_any([*plot.PLOTS[name].benchmarks], stored)
-        if results.engine in ENGINES
-    )
-
-
 def _markdown(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
     return "\n".join("".join(f"| {cell} " if cell else "| " for cell in row) + "|" for row in lines)
@@ -287,16 +286,16 @@ def _markdown(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 _SPECIAL: dict[str, Callable[[list[str], Stored], str]] = {
     "machine": _machine,
     "machines": _machines,
-    "headlines": _headlines,
+    "gains": _gains,
     "percentiles": _percentiles,
     "losses": _losses,
-    "plot": _pictures,
+    "missed": _missed,
 }
 
 
 def main() -> None:
     """Write the pages; with ``--check``, only fail if a page would change."""
-    for page in (PAGE, ROWS):
+    for page in (README, PAGE, ROWS):
         text = page.read_text(encoding="utf-8")
         new = rendered(text)
         if "--check" not in sys.argv:

@@ -39,7 +39,7 @@ DURATIONS = ROOT / "tests/durations.json"
 NIGHTLY = {
     "the counts of calls, and the checks of what is measured": (
         "tests/benchmarks/test_benchmarks.py",
-        "tests/benchmarks/test_pages.py::test_plots_are_images_for_light_and_dark_pages",
+        "tests/benchmarks/test_pages.py::test_the_picture_is_for_light_and_dark_pages",
     ),
     "the package is read, not built": ("tests/package",),
     "README and quickstart, which the same code runs": ("tests/docs/test_running.py",),

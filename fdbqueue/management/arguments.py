@@ -189,8 +189,7 @@ ENGINE_TIMEOUT = Argument(
 def reason_of_dead(verb: str) -> Argument:
     """Return the ``--reason`` that chooses dead letters, by what is done to them."""
     what = (
-        f"{verb} of this reason: its first line, as queue_list --by-reason prints it; exit code 1 "
-        "if all died of others"
+        f"{verb} of this reason, as queue_list --by-reason prints it; exit code 1 if there are none"
     )
     return REASON.but(help=what)
 

@@ -97,6 +97,7 @@ from fdbqueue.service.tools.alternating import AlternatingLeases, ack_in_several
 from fdbqueue.service.tools.engine_copy import Side
 from fdbqueue.service.tools.examination import Examiner
 from fdbqueue.service.tools.family import Family
+from fdbqueue.service.tools.line import Leases
 from fdbqueue.service.tools.presence import WorkerCounts, WorkerRow, Workers, worker_here
 from fdbqueue.service.tools.streams import BATCH_ITEMS, Batcher, Mover, Scan, scan, scan_by_moment
 from fdbqueue.service.tools.worker import Worker
@@ -149,6 +150,7 @@ __all__ = [
     "ItemWait",
     "ItemWatch",
     "LeaseInKeywords",
+    "Leases",
     "Minute",
     "Mover",
     "Observer",

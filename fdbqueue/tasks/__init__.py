@@ -22,9 +22,8 @@ The way of a task:
    ``get_result`` returns.
 
 ``many`` enqueues one task with many arguments. ``notes`` is what a task notes while it runs: its
-progress and metadata. ``groups`` is what projects call for
-groups and chains, ``tree_keys`` where these are stored, ``trees`` how they go on, ``group_results``
-how far they are, and ``group_outlines`` how they read.
+progress and metadata. ``groups`` is what projects call for groups and chains, and what looks after
+them; ``trees`` where these are stored and how they move on, ``group_results`` how they are shown.
 
 Beside its tasks each worker enqueues what the ``schedules`` say, and prunes what ended long ago
 (``housekeeping``). ``options`` has the options of backends and tasks; add one there. ``checks`` has

@@ -41,7 +41,7 @@ from fdbqueue.service import (
     run,
 )
 from fdbqueue.steady import monotonic
-from fdbqueue.tasks.compat import Task, TaskResultStatus
+from fdbqueue.tasks.compat import Task
 from fdbqueue.tasks.exceptions import Retry, TaskAborted, TaskExpired, TaskUnknown, WorkerDied
 from fdbqueue.tasks.function_counters import first_wait
 from fdbqueue.tasks.notes import NOTED, Notes
@@ -64,7 +64,6 @@ from fdbqueue.tasks.records import (
     unknown_call,
     wishes_in,
 )
-from fdbqueue.tasks.results import change, fields_of, result_time
 from fdbqueue.tasks.states import error_in, was_redriven
 from fdbqueue.tasks.trees import PartEnd, note_ends
 
@@ -90,7 +89,7 @@ class AttemptEnd:
         item: Its item.
         attempts: The attempts, this one and its error included.
         moment: When it ended, in microseconds.
-        result: The task's result, as it is then.
+        result: The task's result, as it was when the attempt began.
         value: The return value, normalised, or as it is stored.
         failure: How it failed, None if it did not.
         reason: Why, for the dead letter: the class of the exception, and its message on a new line.
@@ -127,11 +126,6 @@ class AttemptEnd:
         """Whether the task has ended as it should."""
         return self.failure is None
 
-    def let_be_last(self) -> None:
-        """Note that the task does not run again: its end was asked for while it ran."""
-        self.retry_seconds = None
-        change(self.result, status=TaskResultStatus.FAILED, finished_at=result_time(self.moment))
-
     @property
     def message(self) -> str:
         """What the exception said; its class if it said nothing."""
@@ -150,7 +144,7 @@ class Attempt:
         has_begun: Whether the attempt has begun. From then on the following are set.
         call: What is called.
         attempts: This attempt, and all before.
-        result: The task's result meanwhile.
+        result: The task's result, as it is when the attempt begins.
         is_unnoted: Whether the record is to say when the attempt began.
         notes: What the task has noted; None as long as that is nothing.
         end: How it ends, once that is decided.
@@ -230,22 +224,14 @@ class Attempt:
         )
 
     def ends(self, **facts: Any) -> None:
-        """Note how it ends at this moment, given fields of its end; its result says so, too."""
+        """Note how it ends at this moment, given fields of its end."""
         if self.notes is not None:
             facts["noted"], _ = self.notes.stored()
-            change(self.result, metadata=dict(self.notes), progress=self.notes.progress)
         facts.setdefault("kept_attempts", self.attempts)
-        end = AttemptEnd(
+        self.is_unnoted = False
+        self.end = AttemptEnd(
             self.call, self.queue, self.item, self.attempts, now_us(), self.result, **facts
         )
-        status, is_over = TaskResultStatus.SUCCESSFUL, True
-        if end.failure is not None:
-            is_over = end.retry_seconds is None
-            status = TaskResultStatus.FAILED if is_over else TaskResultStatus.READY
-            change(self.result, **fields_of(self.attempts))  # of a success they are as it began
-        finished = result_time(end.moment) if is_over else None
-        change(self.result, status=status, finished_at=finished, _return_value=end.value)
-        self.is_unnoted, self.end = False, end
 
 
 def max_attempts(options: BackendOptions, task: Task[..., Any] | None, call: TaskCall) -> int:
@@ -482,7 +468,7 @@ class AttemptEnds:
     def _fail(self, tr: Transaction, end: AttemptEnd) -> None:
         queue = end.queue
         if end.is_aborted or is_abort_asked(self._records.read(tr, end.call.id)):
-            end.let_be_last()
+            end.retry_seconds = None
             self._finish(tr, end)
             return
         seconds = end.retry_seconds

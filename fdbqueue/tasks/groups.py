@@ -1,11 +1,20 @@
-"""Groups and chains: build them, enqueue them, read how far they are, abort them.
+"""Groups and chains: build them, enqueue them, abort them, and look after them.
 
     group([call(resize, image) for image in images]).then(call(publish, album)).enqueue()
     chain(call(fetch, url), parse, call(store, table="news")).enqueue()
 
 A *part* is a task, a :func:`call` of one with arguments, or a group or a chain. All tasks are of
 one backend of fdbqueue. :mod:`fdbqueue.tasks.trees` says how they are stored, and what is true at
-each step; here is what the project's code calls.
+each step; :mod:`fdbqueue.tasks.group_results` how they are shown.
+
+An index beside the trees says when each is to be looked at: an hour after it was enqueued, and then
+each hour until it has ended; at last when the retention since its end is over. It goes with one
+range.
+
+A look at a tree that has not ended enqueues what still waits for that: the task that does it may
+have failed for good. If it has not, both take turns. A crash, or a look that is stopped, leaves
+what the next look does. A tree is moved in the index when its look is over, so one that was not
+reached comes first the next time.
 """
 
 from __future__ import annotations
@@ -20,6 +29,7 @@ from typing import Any, NamedTuple
 
 from asgiref.sync import sync_to_async
 from django.db import transaction
+from fdb.subspace_impl import Subspace
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service import now_us, run
@@ -34,7 +44,6 @@ from fdbqueue.tasks.compat import (
     ours,
 )
 from fdbqueue.tasks.group_results import GroupResult, backend_and_branch, branch_named
-from fdbqueue.tasks.group_upkeep import LOOK_SECONDS, UNBEGUN_SECONDS, DueLook, due_key
 from fdbqueue.tasks.key_limit_queues import (
     NO_LIMITS,
     Limited,
@@ -49,12 +58,7 @@ from fdbqueue.tasks.key_limit_queues import (
 from fdbqueue.tasks.options import FdbQueueTask
 from fdbqueue.tasks.records import call_of, encoded, packed
 from fdbqueue.tasks.results import new_id, new_result
-from fdbqueue.tasks.tree_keys import TreeKeys, chunks_of, range_of
-from fdbqueue.tasks.trees import (
-    MAX_BYTES,
-    Tree,
-    rows_of_branch,
-)
+from fdbqueue.tasks.trees import MAX_BYTES, Tree, TreeKeys, chunks_of, range_of, rows_of_branch
 
 #: The most tasks enqueued as one, without what follows groups, and how deep they may be nested.
 MAX_TASKS, MAX_DEPTH = 10_000, 50
@@ -62,6 +66,12 @@ MAX_TASKS, MAX_DEPTH = 10_000, 50
 _MAX_QUEUES = 100
 #: What a call is longer by in its item, where it has its place, too.
 _PLACE_BYTES = 200
+#: How long rows are kept that no tree has begun with.
+UNBEGUN_SECONDS = 86_400
+#: How long there is between two looks at a tree that has not ended.
+LOOK_SECONDS = 3_600
+#: How many trees one transaction looks at.
+_LOOKS = 20
 #: The most rows of a transaction that stores them, or reads them.
 _ROWS_TOGETHER = 2_000
 
@@ -500,3 +510,90 @@ def _parts_of(owner: Any, keys: TreeKeys) -> Iterator[dict[str, Any]]:
     while rows := run(owner.catalog.database, read, read_only=True):
         yield from (json.loads(row.value) for row in rows)
         end = bytes(rows[-1].key)
+
+
+# Upkeep
+
+
+class DueLook(NamedTuple):
+    """A tree, and when it is to be looked at, in microseconds."""
+
+    moment: int
+    tree: str
+
+
+def due_key(prefix: tuple[Any, ...], backend: str, due: DueLook) -> bytes:
+    """Return the key that says when to look at a tree."""
+    key: bytes = _index(prefix, backend).pack(due)
+    return key
+
+
+def _index(prefix: tuple[Any, ...], backend: str) -> Subspace:
+    return Subspace((*prefix, "tasks", "trees", backend))
+
+
+def is_under_way(tr: Any, backend: Any, tree: str) -> bool:
+    """Tell whether a tree has begun and not ended."""
+    keys = TreeKeys(backend.records.prefix, tree)
+    return bool(tr[keys.branch(0)].present()) and not tr[keys.outcome(0)].present()
+
+
+class Looked(NamedTuple):
+    """What a transaction found that were due.
+
+    Attributes:
+        looks: How many trees it looked at.
+        begun: Those that have begun and not ended, which stay due.
+    """
+
+    looks: int
+    begun: list[DueLook]
+
+
+def clear_old(tr: Transaction, backend: Any, now: int, kept_seconds: float | None) -> Looked:
+    """Remove trees that ended long ago, or were never begun.
+
+    Args:
+        tr: The transaction.
+        backend: The backend.
+        now: The moment, in microseconds.
+        kept_seconds: How long trees are kept that have ended; None for ever.
+    """
+    prefix = backend.records.prefix
+    index = _index(prefix, backend.alias)
+    begin, end = index.range().start, index.pack((now,))
+    found = [DueLook(*index.unpack(row.key)) for row in tr.get_range(begin, end, limit=_LOOKS)]
+    begun = []
+    for due in found:
+        if is_under_way(tr, backend, due.tree):
+            begun.append(due)
+            continue
+        keys = TreeKeys(prefix, due.tree)
+        tr.clear(index.pack(due))
+        again = _kept_until(tr, keys, now, kept_seconds)
+        if again is None:
+            tr.clear_range(*range_of(keys.all))
+        else:
+            tr[index.pack((again, due.tree))] = b""
+    return Looked(len(found), begun)
+
+
+def look_again(tr: Transaction, backend: Any, due: DueLook, now: int) -> None:
+    """Have a tree looked at an hour later."""
+    prefix, alias = backend.records.prefix, backend.alias
+    tr.clear(due_key(prefix, alias, due))
+    again = DueLook(now + LOOK_SECONDS * 1_000_000, due.tree)
+    tr[due_key(prefix, alias, again)] = b""
+
+
+def _kept_until(
+    tr: Transaction, keys: TreeKeys, now: int, kept_seconds: float | None
+) -> int | None:
+    """Return when to look again at a tree that is not under way; None if it is to be removed."""
+    row = tr[keys.outcome(0)]
+    if not row.present():  # it was never begun
+        return None
+    if kept_seconds is None:
+        return now + UNBEGUN_SECONDS * 1_000_000
+    until: int = json.loads(bytes(row))["ended"] + int(kept_seconds * 1_000_000)
+    return until if until > now else None

@@ -23,7 +23,7 @@ gives way: what it leaves is there for the next one. A crash between two portion
 half done. A dead letter that was buried by hand has no entry; it stays until it is removed by hand.
 
 Groups and chains have an index of when each is to be looked at: each hour while they run, and when
-the retention since their end is over (:mod:`fdbqueue.tasks.group_upkeep`).
+the retention since their end is over (:mod:`fdbqueue.tasks.groups`).
 
 What an empty queue of limited tasks has left is removed as well, a day after its last task, of some
 hundred keys at a time (``Examiner.remove_idle``).
@@ -54,12 +54,7 @@ from fdbqueue.own_threads import OwnThread, WorkerThreads
 from fdbqueue.service import Catalog, Examiner, microseconds, now_us, run, shared_us
 from fdbqueue.service.transactions import Conflict
 from fdbqueue.steady import monotonic
-from fdbqueue.tasks.group_upkeep import (
-    DueLook,
-    clear_old,
-    is_under_way,
-    look_again,
-)
+from fdbqueue.tasks.groups import DueLook, clear_old, is_under_way, look_again
 from fdbqueue.tasks.options import Retention
 from fdbqueue.tasks.records import FAILED, SUCCESSFUL, EndedTask, is_end, is_pending, item_place
 from fdbqueue.tasks.schedules import DueSchedules, is_engines

@@ -20,7 +20,7 @@ from django.utils.module_loading import import_string
 from fdbqueue import service
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import FdbQueueError, InvalidValue
-from fdbqueue.service import MAX_SECONDS, NOW, Item, ItemWait, ItemWatch, Prospect
+from fdbqueue.service import MAX_SECONDS, NOW, ItemWait, ItemWatch, Prospect
 from fdbqueue.steady import monotonic
 from fdbqueue.tasks.compat import (
     TASK_REFRESH_ATTRS,
@@ -439,16 +439,38 @@ def result_of(state: TaskState, queue_name: str) -> TaskResult[..., Any]:
     return _result(state, queue_name, task, result_time(state.enqueued))
 
 
-def running_result(
-    call: TaskCall,
-    item: Item,
-    queue_name: str,
-    attempts: Attempts,
-    task: Task[..., Any] | None,
-) -> TaskResult[..., Any]:
-    """Return the result of a task that is about to run, the attempt that begins included."""
-    state = TaskState(call.id, call, TaskResultStatus.RUNNING, attempts)
-    return _result(state, queue_name, task, local(item.pushed_at))
+def running_result(attempt: Any, task: Task[..., Any] | None, prefix: str) -> TaskResult[..., Any]:
+    """Return the result of a task whose attempt begins, given its queue's prefix; with the attempt.
+
+    Args:
+        attempt: The :class:`~fdbqueue.tasks.ends.Attempt`.
+        task: The task that its call names, None if that is not found.
+        prefix: What the backend writes before the names in its ``QUEUES``.
+    """
+    call = attempt.call
+    state = TaskState(call.id, call, TaskResultStatus.RUNNING, attempt.attempts)
+    queue_name = attempt.queue.home.removeprefix(prefix)
+    return _result(state, queue_name, task, local(attempt.item.pushed_at))
+
+
+def ended_result(end: Any) -> TaskResult[..., Any]:
+    """Return the result of a task that has ended, given how: the one that its last attempt had.
+
+    Args:
+        end: The :class:`~fdbqueue.tasks.ends.AttemptEnd`.
+    """
+    noted, has_failed = end.noted or {}, end.failure is not None
+    change(
+        end.result,
+        status=TaskResultStatus.FAILED if has_failed else TaskResultStatus.SUCCESSFUL,
+        finished_at=result_time(end.moment),
+        _return_value=end.value,
+        metadata=dict(noted.get("metadata", {})),
+        progress=Progress(*noted["progress"]) if "progress" in noted else None,
+        **(fields_of(end.attempts) if has_failed else {}),  # of a success they are as it began
+    )
+    result: TaskResult[..., Any] = end.result
+    return result
 
 
 def fields_of(attempts: Attempts) -> dict[str, Any]:

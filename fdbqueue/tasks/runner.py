@@ -1,4 +1,8 @@
-"""Run one task: call its function, and decide how the attempt ends."""
+"""Run one task: call its function, and decide how the attempt ends.
+
+An attempt begins in :meth:`TaskRunner.run`. One that never runs ends there, too, or, if it ran when
+its process was ended, in :meth:`TaskRunner.end_overdue`. Both raise why it has failed.
+"""
 
 from __future__ import annotations
 
@@ -56,6 +60,7 @@ from fdbqueue.tasks.results import (
     task_at,
 )
 from fdbqueue.tasks.source import AHEAD_SECONDS, TaskSource
+from fdbqueue.tasks.states import TaskState
 from fdbqueue.tasks.time_limits import LeftAttempt, Limit, ParentWatch, TimeLimits
 
 logger = get_logger(__name__)
@@ -240,71 +245,81 @@ class TaskRunner:
         self._tasks: dict[str, Task[..., Any]] = {}
         self.loop = Loop(own_threads)
 
-    def __call__(self, item: Item, overdue: LeftAttempt | None = None) -> None:
-        """Run a task, and note its end at the source.
-
-        Args:
-            item: Its item.
-            overdue: What is known of its attempt, if its time was over and its process was ended:
-                then it fails here.
+    def run(self, item: Item) -> None:
+        """Begin an attempt at a task: call its function, or end without that; note its end.
 
         Raises:
             BaseException: The attempt has failed: what the task raised, or why it did not run.
         """
         attempt = self._source.begin(item)
-        call, before = unpacked(item.value), NO_ATTEMPTS
-        is_aborted = overdue is not None and not overdue.seconds
-        has_expired = (
-            overdue is None  # else it has begun
-            and call is not None
-            and call.expires is not None
-            and self._source.has_expired(item, call)
-        )
-        if (item.attempts or overdue) and call is not None and not has_expired:
-            read = self._source.read_state if overdue else self._source.begin_later_attempt
-            state = read(item, call.id)
-            most = max_attempts(self._options, None, call)
-            before, is_aborted = state.over_of(most), is_aborted or state.is_abort_asked
-            if state.metadata or state.progress:  # this only of an attempt that has begun
-                attempt.notes = Notes(state.metadata, state.progress)
-        is_aborted = is_aborted or (call is not None and self._is_aborted(attempt, call))
-        imports = call is not None and not (before.errors and self._has_killed(call, before))
+        call, before, has_expired = unpacked(item.value), NO_ATTEMPTS, False
         attempt.call = call or unknown_call(item.id)
-        attempt.attempts = (
-            before.begun(self._worker, now_us())
-            if overdue is None
-            else before.begun(name_of(item.worker), overdue.began)
-        )
-        queue_name = attempt.queue.home.removeprefix(self._backend.queue_prefix)
-        result_of = functools.partial(
-            running_result, attempt.call, item, queue_name, attempt.attempts
-        )
-        task, is_noted = None, False
         try:
             if call is None:
                 raise TaskUnknown(reason="the item is not a task")
-            if is_aborted or has_expired:
-                raise (TaskAborted if is_aborted else TaskExpired)(id=call.id)
-            task = self._task_at(call.task) if imports else None
+            if call.expires is not None:
+                has_expired = self._source.has_expired(item, call)
+            if item.attempts and not has_expired:
+                before = self._take_up(attempt, self._source.begin_later_attempt(item, call.id))
+            if self._is_aborted(attempt, call):
+                raise TaskAborted(id=call.id)
+            if has_expired:
+                raise TaskExpired(id=call.id)
+            task = None if self._has_killed(call, before) else self._task_at(call.task)
             most = max_attempts(self._options, task, call)
             if task is None or len(before.workers) >= most:
-                is_noted = True
                 raise _last_death(before)
-            if overdue is not None:
-                raise TaskTimeout(seconds=overdue.seconds)
-        except (TaskUnknown, TaskAborted, TaskExpired, TaskTimeout, WorkerDied) as error:
-            attempt.result = result_of(task or found_task(attempt.call, imports=imports))
-            if is_noted or isinstance(error, TaskExpired):
-                attempt.attempts = before
-            seconds = None if call is None else retry_seconds(self._options, task, error, attempt)
-            attempt.fails(error, seconds, is_noted=is_noted)
+        except (TaskUnknown, TaskAborted, TaskExpired) as error:
+            is_one = not isinstance(error, TaskExpired)
+            attempts = before.begun(self._worker, now_us()) if is_one else before
+            self._end_without_run(attempt, attempts, error)
             raise
-        attempt.result = result_of(task)
+        except (TaskTimeout, WorkerDied) as error:
+            self._end_without_run(attempt, before, error, is_noted=True)
+            raise
+        attempt.attempts = before.begun(self._worker, now_us())
+        attempt.result = running_result(attempt, task, self._backend.queue_prefix)
         attempt.is_unnoted = True
         if most == 1 and not item.attempts and attempt.is_ahead:
             self._source.note_begun([attempt])  # else a kill would have it run twice
             self._source.check(attempt)
         self._run(task, attempt)
+
+    def end_overdue(self, item: Item, left: LeftAttempt) -> None:
+        """End an attempt that ran when its process was ended for that; note its end.
+
+        Raises:
+            TaskTimeout, TaskAborted: Why it has failed.
+        """
+        attempt = self._source.begin(item)
+        attempt.call = call = unpacked(item.value) or unknown_call(item.id)
+        before = self._take_up(attempt, self._source.read_state(item, call.id))
+        error: Exception = TaskTimeout(seconds=left.seconds)
+        if not left.seconds or self._is_aborted(attempt, call):
+            error = TaskAborted(id=call.id)
+        self._end_without_run(attempt, before.begun(name_of(item.worker), left.began), error)
+        raise error
+
+    def _take_up(self, attempt: Attempt, state: TaskState) -> Attempts:
+        """Let an attempt go on with what is noted of its task; return the attempts before it."""
+        attempt.is_abort_asked = state.is_abort_asked
+        if state.metadata or state.progress:  # this only of an attempt that has begun
+            attempt.notes = Notes(state.metadata, state.progress)
+        return state.over_of(max_attempts(self._options, None, attempt.call))
+
+    def _end_without_run(
+        self, attempt: Attempt, attempts: Attempts, error: Exception, *, is_noted: bool = False
+    ) -> None:
+        """End an attempt whose function is not called, or not any more, as :meth:`Attempt.fails`.
+
+        Its code is imported, unless that seems to kill workers.
+        """
+        call, attempt.attempts = attempt.call, attempts
+        is_task = unpacked(attempt.item.value) is not None
+        task = found_task(call, imports=is_task and not self._has_killed(call, attempts))
+        attempt.result = running_result(attempt, task, self._backend.queue_prefix)
+        seconds = retry_seconds(self._options, task, error, attempt) if is_task else None
+        attempt.fails(error, seconds, is_noted=is_noted)
 
     def close(self) -> None:
         """End the loop, and no attempt any more."""
@@ -375,7 +390,8 @@ class TaskRunner:
     def _has_killed(self, call: TaskCall, before: Attempts) -> bool:
         """Tell whether importing the code of a task seems to kill workers each time."""
         return (
-            before.errors[-1].exception == path_of(WorkerDied)
+            bool(before.errors)
+            and before.errors[-1].exception == path_of(WorkerDied)
             and not is_imported(call.task)
             and len(before.workers) >= max_attempts(self._options, None, call)
         )
@@ -406,7 +422,7 @@ class TaskRunner:
         if not at_end:
             return
         try:
-            self._source.ack(attempt.item)
+            self._source.end(attempt.item)
             return
         except AtEndFailed as failed:
             problem = failed.__cause__ or failed

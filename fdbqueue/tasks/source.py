@@ -1,8 +1,8 @@
 """Where a worker's tasks come from, and how each of them ends.
 
-The :class:`~fdbqueue.service.tools.worker.Worker` leases items, calls a function with each, and
-acknowledges it or gives it up. :class:`TaskSource` stands between it and the queues, and makes each
-end what it is for a task. The protocol, for one task:
+The :class:`~fdbqueue.service.tools.worker.Worker` leases items, calls a function with each, extends
+the leases and ends them. What that is for tasks are three functions of :class:`TaskSource`. The
+protocol, for one task:
 
 1. **Lease.** One commit, of several tasks if they are short: as many as the latest say that take
    a tenth of a second (``service/tools/line.py``). The item's state is the task's status: it is
@@ -54,14 +54,13 @@ at most one ends it, and there is one result. What is left behind by
 from __future__ import annotations
 
 import contextlib
-import datetime
 import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import CorruptItem, LeaseLost
+from fdbqueue.exceptions import LeaseLost, text_of_error
 from fdbqueue.logs import get_logger
 from fdbqueue.own_threads import WorkerThreads
 from fdbqueue.service import (
@@ -69,6 +68,7 @@ from fdbqueue.service import (
     Contended,
     Held,
     Item,
+    Leases,
     Queue,
     SeveralQueues,
     ahead,
@@ -111,8 +111,6 @@ MAX_LEASED_PER_THREAD = 16
 class TaskSource:
     """Lease tasks from one queue or several, and end them.
 
-    Has the verbs that a :class:`~fdbqueue.service.tools.worker.Worker` uses of a queue.
-
     Args:
         queue: The queue, or several.
         records: The records of tasks.
@@ -152,8 +150,6 @@ class TaskSource:
         self._mutex = threading.Lock()
         self._has_leased = threading.Condition(self._mutex)
         self._apart_until = 0.0
-        self.name = queue.name
-        self.acks_with_leases = isinstance(queue, Queue)
         #: Given a leased task with attempts, ends it if these are used up, and tells whether so; it
         #: may not raise.
         self.ends_spent: Callable[[Item], bool] = lambda _: False
@@ -162,7 +158,7 @@ class TaskSource:
         self._notes: NotesWriter | None = None
 
     def _queue_of(self, item: Item) -> Queue:
-        if isinstance(self._queue, Queue) and item.queue == self.name:
+        if isinstance(self._queue, Queue) and item.queue == self._queue.name:
             return self._queue
         several: Any = self._beside or self._queue
         return several.queue_of(item)
@@ -272,38 +268,27 @@ class TaskSource:
             self._watch.release(attempt.row)
         return attempt
 
-    # The verbs of a queue
+    # The three functions of a worker
 
-    def wait_for_items(self, seconds: float, *, to_lease: bool = True, **how: Any) -> bool:
-        """Wait until there may be a task, at most this many seconds; tell whether so."""
-        if self._beside is not None and to_lease:
-            return self._beside.wait_for_items(seconds, **how)
-        return self._queue.wait_for_items(seconds, to_lease=to_lease, **how)
+    def leases(self, worker: str) -> Leases:
+        """Return what the worker with an id does with tasks."""
+        lease = functools.partial(self.lease, seconds=self._lease_seconds, worker=worker)
+        return Leases(lease, self.extend, self.end, isinstance(self._queue, Queue))
 
-    def held_until(self, *, to_lease: bool = True) -> datetime.datetime | None:
-        """Return until when limits keep back tasks; None for no tasks or no limits."""
-        if self._beside is not None and to_lease:
-            return self._beside.held_until()
-        return self._queue.held_until(to_lease=to_lease)
-
-    def bury_corrupt(self, error: CorruptItem) -> bool:
-        """Move the item that an error names to the dead letters; tell whether it was there."""
-        return self._queue.bury_corrupt(error)
-
-    def lease_many(
-        self, count: int, *, seconds: float, worker: str, ack: Sequence[Item] = (), **_: Any
+    def lease(
+        self, count: int, done: Sequence[Item] = (), *, seconds: float, worker: str
     ) -> list[Item]:
         """Lease tasks, and end others in the same transaction.
 
         Raises:
             LeaseLost: One of those to end is not held any more; nothing was ended or leased.
         """
-        ending = [end for end in map(self._end_of, ack) if not end.is_done]
+        ending = [end for end in map(self._end_of, done) if not end.is_done]
         with self._mutex:
             is_closed = self._is_closed
             self._leasing += not is_closed
             self._asked += 0 if is_closed else count
-            most = len(self._held) - len(ack) + self._asked
+            most = len(self._held) - len(done) + self._asked
         if is_closed:
             self._ends.commit_all(ending)
             return []
@@ -406,27 +391,9 @@ class TaskSource:
 
     def note_begun(self, begun: Sequence[Attempt]) -> None:
         """Note which attempts of one queue have begun, and extend their leases."""
-        self._extend(begun, self._lease_seconds)
+        self._extend(begun)
 
-    def nack(self, item: Item, *, reason: str, **_: Any) -> None:
-        """End an attempt that has failed, as :meth:`ack` does.
-
-        Raises:
-            LeaseLost: Its lease is not held any more.
-        """
-        attempt = self._held.get(item.lease)
-        if attempt is None:
-            return  # it was given back
-        if attempt.end is not None:
-            self.ack(item)
-        elif attempt.has_begun:  # the engine has failed before it ran
-            pause = min(_MAX_REST_SECONDS, 2.0**item.attempts)
-            attempt.queue.nack(item, reason=reason, delay=pause)
-        else:
-            attempt.queue.requeue(item)
-            raise LeaseLost(queue=item.queue, item=item.id)
-
-    def extend_many(self, items: Sequence[Item], seconds: float) -> Held:
+    def extend(self, items: Sequence[Item]) -> Held:
         """Extend the leases of tasks, one transaction for each queue.
 
         The first time, notes when the attempt began.
@@ -438,12 +405,12 @@ class TaskSource:
                     of_queues.setdefault(item.queue, []).append(attempt)
         lost: list[str] = []
         for some in of_queues.values():
-            lost += self._extend(some, seconds)
+            lost += self._extend(some)
         return Held(len(items) - len(lost), lost)
 
-    def _extend(self, extended: Sequence[Attempt], seconds: float) -> Sequence[str]:
+    def _extend(self, extended: Sequence[Attempt]) -> Sequence[str]:
         """Extend the leases of tasks of one queue in one transaction; return those lost."""
-        queue = extended[0].queue
+        queue, seconds = extended[0].queue, self._lease_seconds
         unnoted = [one for one in extended if one.is_unnoted or one.has_notes()]
         until = monotonic() + seconds
         noted = [({}, 0) if one.notes is None else one.notes.stored() for one in unnoted]
@@ -491,7 +458,7 @@ class TaskSource:
         is_left = False
         for attempt in held:  # each by itself: its value may be long, and it may end meanwhile
             try:
-                self._extend([attempt], self._lease_seconds)
+                self._extend([attempt])
             except Exception as error:  # noqa: BLE001  # its end has it, or the next second
                 facts = {"id": attempt.call.id, "error": type(error).__name__}
                 logger.warning("what a task noted is written later", extra=facts)
@@ -587,13 +554,27 @@ class TaskSource:
         attempt = self._drop(item)
         return attempt is not None, None if attempt is None else attempt.end
 
-    def ack(self, item: Item) -> None:
+    def end(self, item: Item, error: BaseException | None = None) -> None:
         """End an attempt, again while the engine does not answer and the lease may be held.
+
+        Args:
+            item: Its item.
+            error: Why it has failed, if it has; that the engine has, if its end is not decided.
 
         Raises:
             LeaseLost: Its lease is not held any more.
             AtEndFailed: A function that the task gave to ``at_end`` has failed.
         """
-        end = self._end_of(item)
-        if not end.is_done:
-            self._ends.commit_surely(end, self._lease_seconds)
+        attempt = self._held.get(item.lease)
+        if attempt is None:  # it was given back
+            raise LeaseLost(queue=item.queue, item=item.id)
+        if attempt.end is not None:
+            if not attempt.end.is_done:
+                self._ends.commit_surely(attempt.end, self._lease_seconds)
+        elif attempt.has_begun:  # the engine has failed before it ran
+            pause = min(_MAX_REST_SECONDS, 2.0**item.attempts)
+            reason = "" if error is None else text_of_error(error)
+            attempt.queue.nack(item, reason=reason, delay=pause)
+        else:
+            attempt.queue.requeue(item)
+            raise LeaseLost(queue=item.queue, item=item.id)

@@ -17,6 +17,7 @@ How it ends:
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import math
 import os
@@ -49,6 +50,7 @@ from fdbqueue.tasks.compat import backends, task_finished
 from fdbqueue.tasks.ends import AttemptEnd
 from fdbqueue.tasks.housekeeping import Housekeeping
 from fdbqueue.tasks.key_limit_queues import family_of
+from fdbqueue.tasks.results import ended_result
 from fdbqueue.tasks.runner import TaskRunner
 from fdbqueue.tasks.source import AHEAD_SECONDS, MAX_LEASED_PER_THREAD, TaskSource
 from fdbqueue.tasks.time_limits import LeftAttempt, Limit, ParentWatch
@@ -261,14 +263,14 @@ class TaskWorker:
     def _work(self) -> bool:
         """Work until the work ends; return False if the engine has failed, and may return."""
         working = self._working = Worker(
-            self._source,
+            self._beside or self.queue,
             self._run_task,
+            leases=self._source.leases(self.worker),
             concurrency=self._threads,
             prefetch=MAX_LEASED_PER_THREAD if self._prefetch is None else self._prefetch,
             ahead_seconds=AHEAD_SECONDS if self._prefetch is None else None,
             settle=self._source.settle,
             seconds=self.backend.settings.lease_seconds,
-            worker=self.worker,
             limit=self._limit - self.succeeded - self.failed - self.lost,
             follow=self._follow,
             let_in=self._let_in,
@@ -306,7 +308,7 @@ class TaskWorker:
 
     def _run_task(self, item: Item) -> None:
         with left_in_order():
-            self._runner(item)
+            self._runner.run(item)
 
     def _ends_spent(self, item: Item) -> bool:
         """End a task whose attempts are used up, as soon as it is leased; tell whether it is one.
@@ -315,7 +317,7 @@ class TaskWorker:
         """
         if not self._runner.is_spent(item):
             return False
-        self._end_without_run(item)
+        self._end_without_run(item, functools.partial(self._runner.run, item))
         return True
 
     def _note_over(self, limit: Limit) -> None:
@@ -347,19 +349,19 @@ class TaskWorker:
             logger.warning("an attempt of an ended process was left to its lease", extra=facts)
             return
         if left.is_over:
-            self._end_without_run(item, left)
+            self._end_without_run(item, functools.partial(self._runner.end_overdue, item, left))
         else:
             self._source.settle([item])
 
-    def _end_without_run(self, item: Item, overdue: LeftAttempt | None = None) -> None:
+    def _end_without_run(self, item: Item, fail: Callable[[], None]) -> None:
         """End an attempt that the runner fails without calling the function."""
         error: BaseException | None = None
         try:
-            self._runner(item, overdue)
+            fail()
         except Exception as raised:  # noqa: BLE001  # why it does not run; its end is noted
             error = raised
         try:
-            self._source.nack(item, reason="")
+            self._source.end(item, error)
         except Exception as raised:  # noqa: BLE001  # then its lease expires
             error = raised
         self._ended(item, error)
@@ -438,23 +440,18 @@ def _send_finished(sender: type, end: AttemptEnd, error: BaseException | None) -
     """Send ``task_finished``; what a receiver raises is logged."""
     try:
         with left_in_order():
-            _send(sender, end, error)
+            result = ended_result(end)
+            if error is None:
+                task_finished.send(sender, task_result=result)
+                return
+            try:
+                raise error  # Django's own receiver logs the exception that is being handled
+            except BaseException:  # noqa: BLE001  # the one raised above
+                task_finished.send(sender, task_result=result)
     except BaseException:
         facts = {"task": end.call.task, "id": end.call.id}
         with contextlib.suppress(BaseException):  # one that cannot be shown
             logger.exception("a receiver of task_finished has failed", extra=facts)
-    finally:
-        del error  # its traceback has this frame
-
-
-def _send(sender: type, end: AttemptEnd, error: BaseException | None) -> None:
-    if error is None:
-        task_finished.send(sender, task_result=end.result)
-        return
-    try:
-        raise error  # Django's own receiver logs the exception that is being handled
-    except BaseException:  # noqa: BLE001  # the one raised above
-        task_finished.send(sender, task_result=end.result)
     finally:
         del error  # its traceback has this frame
 

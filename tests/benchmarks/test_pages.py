@@ -57,19 +57,16 @@ def rows():
 
 
 def test_the_pages_are_as_their_results(page, rows):
-    """The tables of docs/benchmarks.md and of results/README.md are those of the stored results."""
-    assert tables.rendered(page) == page
-    assert tables.rendered(rows) == rows
+    """What three pages show of results is what is stored."""
+    readme = tables.README.read_text(encoding="utf-8")
+    assert names_of(readme) == [["gains", "1"]]
+    for text in (readme, page, rows):
+        assert tables.rendered(text) == text
 
 
-def test_the_headlines_were_measured():
-    """Each is a row of the stored results of an engine, so that none is left behind by its name."""
-    measured = {
-        (line["benchmark"], line["name"], line["peer_name"])
-        for engine in tables.COLUMNS
-        for line in Results.read(engine).lines
-    }
-    assert set(tables.HEADLINES) <= measured
+def test_what_one_gets_was_measured():
+    """Each gain is a stored row, so that no sentence is left out because a row has another name."""
+    assert len(tables.gains(Results.read("embedded"))) == len(tables.GAINS)
 
 
 def names_of(page):
@@ -88,15 +85,56 @@ def test_every_benchmark_has_a_place(page, rows):
     assert len(marks) == page.count("<!-- end -->") > 0
     marks = names_of(rows)
     assert len(marks) == rows.count("<!-- end -->") > 0
-    shown = [name for first, *names in marks if first not in {"losses", "plot"} for name in names]
-    shown += [first for first, *_ in marks]
-    assert set(BENCHMARKS) <= set(shown)
+    shown = {name for mark in marks for name in mark}
+    assert set(BENCHMARKS) <= shown
 
 
-def test_every_loss_is_told_of(page):
-    """Each benchmark belongs to one of the places that count losses."""
-    counted = [name for first, *names in names_of(page) if first == "losses" for name in names]
-    assert sorted(counted) == sorted(BENCHMARKS)
+def test_every_peer_is_counted(page):
+    """Each benchmark beside another program has its words in the table of losses."""
+    beside = {
+        one["benchmark"]
+        for engine in tables.COLUMNS
+        for one in Results.read(engine).lines
+        if engine != "simulated" and tables.is_beside_another(one)
+    }
+    assert beside == tables.LOSSES.keys()
+    assert ["losses"] in names_of(page)
+
+
+def test_losses_are_what_is_slower_than_another_program():
+    """A loss is under 1 beside a peer, if a time takes longer, too; a missed target is none."""
+    lines = [
+        line(name="a", ratio=0.5),
+        line(name="b", ratio=0.75),
+        line(name="c", ratio=1.5),  # over 1, and misses its target
+        line(name="d", ratio=0.5, peer_name="1 x 1"),  # beside ourselves
+        line(name="e", ratio=2.0, unit="ms", peer_name="huey"),
+        line(name="f", ratio=0.5, unit="ms", peer_name="huey"),
+    ]
+    found = tables.rendered("<!-- results: losses -->\n<!-- end -->", on("embedded", *lines))
+    assert found.splitlines()[1:-1] == [
+        "| | beside | on a disk |",
+        "| --- | --- | --- |",
+        "| pops of 64 poppers | recipe | 0.50 to 0.75, 2 of 3 |",
+        "| pops of 64 poppers | huey | 0.50, 1 of 2 |",
+    ]
+
+
+def test_missed_targets_are_counted():
+    """Of the rows that have a target, how many miss it."""
+    lines = [line(name="a"), line(name="b", is_met=True), line(name="c", is_met=None)]
+    found = tables.rendered("<!-- results: missed -->\n<!-- end -->", on("embedded", *lines))
+    assert found.splitlines()[1] == "1 of 2 rows with a target miss it."
+
+
+def test_what_one_gets_is_said_in_figures():
+    """Each gain has its sentence, and a page may have only the first."""
+    keys = ("benchmark", "name", "peer_name")
+    lines = [line(**dict(zip(keys, gain, strict=True))) for gain in tables.GAINS]
+    found = tables.rendered("<!-- results: gains -->\n<!-- end -->", on("embedded", *lines))
+    assert found.count("**2,000 ") == len(tables.GAINS)
+    first = tables.rendered("<!-- results: gains 1 -->\n<!-- end -->", on("embedded", *lines))
+    assert first.splitlines()[1:-1] == found.splitlines()[1:2]
 
 
 def test_a_table_shows_figures_spread_and_a_missed_bar():
@@ -116,7 +154,7 @@ def test_a_table_shows_figures_spread_and_a_missed_bar():
 
 @pytest.mark.parametrize(
     "what",
-    ["worker leases", "plot worker", "percentiles latency", "losses worker", "machine", "machines"],
+    ["worker leases", "gains", "percentiles latency", "losses", "missed", "machine", "machines"],
 )
 def test_what_was_not_measured_yet_is_left_out(what):
     """A place without stored results is empty, and is filled when there are some."""
@@ -179,26 +217,16 @@ def test_figures_takes_no_names():
     assert "figures measures all" in names.stderr
 
 
-@pytest.mark.parametrize("name", plot.PLOTS)
-def test_plots_are_images_for_light_and_dark_pages(name):
-    """A plot is an SVG with a title, whose colours are others on a dark page; no date is in it."""
+def test_the_picture_is_for_light_and_dark_pages(page):
+    """It is an SVG with a title, whose colours are others on a dark page; no date is in it."""
     results = Results.read("embedded")
-    if not results.of(*plot.PLOTS[name].benchmarks):  # not measured yet
-        results = Results("embedded", [line(benchmark=name)])
-    drawn = plot.drawn(name, results)
+    drawn = plot.drawn(results)
     root = ElementTree.fromstring(drawn)
     assert root.tag == f"{SVG}svg"
-    assert plot.PLOTS[name].title in drawn
+    assert plot.TITLE in drawn
     assert "prefers-color-scheme: dark" in drawn
     assert "var(--ours)" in drawn
     assert not re.search(r"#0[1-7]0[1-7]0[1-7]", drawn.partition("</style>")[2])
-    assert drawn == plot.drawn(name, results)
-
-
-def test_the_pages_images_are_there(page):
-    """Each plot that the page shows is in the repository, and has a text in its place."""
-    images = re.findall(r"!\[(.*?)\]\((images/benchmarks-.+?\.svg)\)", page)
-    assert images
-    for text, file in images:
-        assert text
-        assert (tables.PAGE.parent / file).is_file()
+    assert drawn == plot.drawn(results)
+    assert plot.FILE.is_file()
+    assert f"![{plot.TITLE}.](images/{plot.FILE.name})" in page

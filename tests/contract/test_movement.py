@@ -8,6 +8,7 @@ import pytest
 from fdbqueue.columns.concerns import CONCERN_READS, concerns_of
 from fdbqueue.columns.queue_rows import read_rows
 from fdbqueue.service import Catalog, QueueSpec, Worker
+from fdbqueue.service.tools import presence
 from fdbqueue.service.tools.presence import SERVED_SECONDS
 from tests.engines.children import wait_until
 from tests.injection import time_ahead
@@ -171,6 +172,32 @@ def test_that_a_queue_had_a_worker_is_known_for_a_day(mail, catalog, database, m
     worked(catalog.queue("patient"), catalog)
     monkeypatch.undo()
     wait_until(lambda: len(served()) == 1)
+
+
+def test_that_a_queue_has_a_worker_is_not_written_with_each_beat(mail, catalog, monkeypatch):
+    """It is written when the worker begins, and about once an hour; again at once if that fails."""
+    monkeypatch.setattr(presence, "BEAT_SECONDS", 0.001)
+    written = []
+
+    def write(self, tr, keys):
+        written.append(len(keys))
+        if len(written) == 1:
+            raise RuntimeError
+        return commit(self, tr, keys)
+
+    commit = presence.Presence._write
+    monkeypatch.setattr(presence.Presence, "_write", write)
+    mail.push_many(["c", "d"])
+    Worker(
+        mail, lambda _: wait_until(lambda: len(written) > 5), limit=1, presences=catalog.presences
+    ).run()
+    assert written[:6] == [2, 2, 1, 1, 1, 1]
+    written.clear()
+    monkeypatch.setattr(presence, "SERVED_BEAT_SECONDS", 0.0)
+    Worker(
+        mail, lambda _: wait_until(lambda: len(written) > 5), limit=1, presences=catalog.presences
+    ).run()
+    assert written[:6] == [2] * 6
 
 
 def test_a_queue_at_its_limit(catalog, why):

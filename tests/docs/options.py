@@ -20,7 +20,16 @@ from tests.docs.blocks import ROOT, Page
 PAGES = (Page("docs/commands.md"), Page("docs/tasks-operations.md"))
 #: What the page says once, because many commands have it.
 SAID_ONCE = frozenset(
-    {"--json", "--engine-timeout", "--no-input", "--end", "--backend", "--limit", "--follow"}
+    {
+        "--json",
+        "--engine-timeout",
+        "--no-input",
+        "--end",
+        "--backend",
+        "--limit",
+        "--follow",
+        "--id",
+    }
 )
 PLACE = re.compile(r"(<!-- help: (?P<name>\w+) -->\n)(?:.*?\n)??(<!-- end -->)", re.DOTALL)
 

@@ -1,8 +1,11 @@
-"""The documentation's site has each page, once."""
+"""The documentation's site has each page, once, and its home is the README."""
 
 from __future__ import annotations
 
+import importlib.util
+import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import yaml
 
@@ -25,3 +28,21 @@ def test_each_page_is_in_the_navigation():
     found = sorted(_pages(settings["nav"]))
     there = set(DOCS.rglob("*.md")) - set(DOCS.glob(settings["not_in_nav"].strip("/")))
     assert found == sorted(str(page.relative_to(DOCS)) for page in there)
+
+
+def test_the_home_is_the_readme_with_the_list_of_pages():
+    """It begins as the README does, and each of its links leads to a page or to the repository."""
+    spec = importlib.util.spec_from_file_location("site_hooks", ROOT / ".ci" / "site_hooks.py")
+    hooks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+    readme, index = (path.read_text() for path in (ROOT / "README.md", DOCS / "README.md"))
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="README.md"))
+    config = SimpleNamespace(repo_url="https://example.com/us")
+    home = hooks.on_page_markdown(index, page=page, config=config)
+    assert home.startswith(readme[: readme.index("](")])
+    assert "\n## How to\n" in home
+    links = re.findall(r"\]\(([^)\s]+)\)", home)
+    files = {link.partition("#")[0] for link in links if "://" not in link}
+    assert len(files) > 40
+    assert [file for file in files if not (DOCS / file).exists()] == []
+    assert "https://example.com/us/blob/main/CHANGELOG.md" in links

@@ -171,7 +171,7 @@ def test_records_are_read_after_aborts_alone(backend):
     """Of what was leased before them, once; else a look is one read."""
     source, looked = TaskWorker(backend, ["default"])._source, []
     results = [timed_jobs.quick.enqueue(number) for number in range(3)]
-    items = source.lease_many(2, seconds=60, worker="anna")
+    items = source.lease(2, seconds=60, worker="anna")
     attempts = [source.begin(item) for item in items]
     for attempt, result in zip(attempts, results, strict=False):
         attempt.call = attempt.call._replace(id=result.id)
@@ -203,11 +203,11 @@ def test_an_attempt_that_has_lost_its_lease(configure, clock):
         assert jobs.begun.wait(DEADLINE_SECONDS)
         clock.advance(3_600)
         other = TaskWorker(task_backends["default"], ["default"], worker="berta")
-        (item,) = other._source.lease_many(1, seconds=60, worker="berta")
+        (item,) = other._source.lease(1, seconds=60, worker="berta")
         abort(result.id, by_force=True)
         wait_until(lambda: worker.lost)
         assert stored(result).status is RUNNING
-        other._end_without_run(item)
+        other._end_without_run(item, lambda: other._runner.run(item))
     assert (stored(result).status, stored(result).worker_ids) == (FAILED, ["anna", "berta"])
     assert errors(result)[-1] == ABORTED
     assert worker.failed == 0
@@ -220,7 +220,7 @@ def test_the_replacement_of_a_process_fails_the_attempt(configure):
     ours, parents = ParentWatch(os.dup(descriptor)), ParentWatch(descriptor)
     result = timed_jobs.quick.enqueue(1)
     process = TaskWorker(backend, ["default"], worker="anna", watch=ours)
-    (item,) = process._source.lease_many(1, seconds=60, worker="anna")
+    (item,) = process._source.lease(1, seconds=60, worker="anna")
     attempt = process._source.begin(item)
     attempt.attempts = attempt.attempts.begun("anna", 1_000_000)
     limits = process._runner.limits
@@ -294,7 +294,7 @@ def test_the_command(backend, arguments, means):
     """It says what becomes of a task that runs."""
     result = jobs.note.enqueue(1)
     worker = TaskWorker(backend, ["default"])
-    worker._source.lease_many(1, seconds=60, worker="anna")
+    worker._source.lease(1, seconds=60, worker="anna")
     assert means in called("tasks_abort", result.id, *arguments)
     assert json.loads(called("tasks_abort", result.id, "--json", *arguments)) == {
         "id": result.id,

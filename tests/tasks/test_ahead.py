@@ -32,7 +32,7 @@ DEADLINE_SECONDS = 60
 
 def leased_together(worker, count):
     """Lease tasks as a worker does that is to have several."""
-    items = worker._source.lease_many(count, seconds=60, worker=worker.worker)
+    items = worker._source.lease(count, seconds=60, worker=worker.worker)
     assert len(items) == count
     return items
 
@@ -43,13 +43,13 @@ def test_short_tasks_are_leased_together(backend):
         jobs.note.enqueue(number)
     one = TaskWorker(backend, ["default"], follow=False)
     counts = []
-    lease_many = one._source.lease_many
+    lease = one._source.lease
 
-    def counting(count, **options):
+    def counting(count, *done, **how):
         counts.append(count)
-        return lease_many(count, **options)
+        return lease(count, *done, **how)
 
-    one._source.lease_many = counting
+    one._source.lease = counting
     one.run()
     assert sorted(jobs.done) == [*range(100)]  # a pause of the machine may put some back
     assert one.succeeded == 100
@@ -74,7 +74,7 @@ def begun_with_another(backend):
     """Lease two tasks together, and begin the first: its worker, its item and its thread."""
     one = TaskWorker(backend, ["default"], worker="anna")
     first, *_ = leased_together(one, 2)
-    thread = threading.Thread(target=one._runner, args=[first], daemon=True)
+    thread = threading.Thread(target=one._runner.run, args=[first], daemon=True)
     thread.start()
     assert jobs.begun.wait(DEADLINE_SECONDS)
     return one, first, thread
@@ -134,22 +134,22 @@ def test_when_the_first_attempt_began_whose_worker_died(configure, clock, deaths
     for number in range(deaths):
         if number:  # a worker notes which attempt it begins
             worker = TaskWorker(backend, ["default"], worker=f"w{number}")
-            (item,) = worker._source.lease_many(1, seconds=60, worker=worker.worker)
+            (item,) = worker._source.lease(1, seconds=60, worker=worker.worker)
             worker._source.begin_later_attempt(item, result.id)
         else:
             item = queue.lease(seconds=60, worker="w0")
         leases.append(item.until - datetime.timedelta(seconds=60))
         clock.advance(3_600)
     worker = TaskWorker(backend, ["default"], worker="berta")
-    (item,) = worker._source.lease_many(1, seconds=60, worker="berta")
+    (item,) = worker._source.lease(1, seconds=60, worker="berta")
     found = stored(result)
     assert (found.attempts, found.started_at) == (deaths + 1, leases[0])
     assert found.last_attempted_at > leases[-1]
     if deaths == 1:
         steps = [(step.text, step.took) for step in course(backend.found(result.id))]
         assert ("Attempt 1 failed", "ran 1 min") in steps
-    worker._runner(item)
-    worker._source.ack(item)
+    worker._runner.run(item)
+    worker._source.end(item)
     assert stored(result).started_at == leases[0]
 
 
@@ -163,7 +163,7 @@ def test_a_lease_that_was_lost_begins_no_second_attempt(backend, clock):
     clock.advance(3_600)
     leased_together(TaskWorker(backend, ["default"], worker="carla"), 1)
     with pytest.raises(LeaseLost):
-        one._runner(second)
+        one._runner.run(second)
     assert jobs.done == []
 
 
@@ -202,13 +202,13 @@ def test_what_was_aborted_while_it_waited_does_not_run(backend, monkeypatch):
     one = TaskWorker(backend, ["default"])
     first, second = leased_together(one, 2)
     assert abort(results[1].id) == "asked"
-    thread = threading.Thread(target=one._runner, args=[first])
+    thread = threading.Thread(target=one._runner.run, args=[first])
     thread.start()
     thread.join(DEADLINE_SECONDS)
-    one._source.ack(first)
+    one._source.end(first)
     with pytest.raises(TaskAborted):
-        one._runner(second)
-    one._source.nack(second, reason="")
+        one._runner.run(second)
+    one._source.end(second)
     assert [stored(result).status for result in results] == [SUCCESSFUL, FAILED]
     assert jobs.done == [0]
 
@@ -231,7 +231,7 @@ def test_what_waits_is_looked_up_together(backend, monkeypatch):
     monkeypatch.setattr("fdbqueue.tasks.aborts.run", counting)
     for number, item in enumerate(items):
         with pytest.raises(TaskAborted) if number == 3 else contextlib.nullcontext():
-            one._runner(item)
+            one._runner.run(item)
     assert (jobs.done, len(looks)) == ([0, 1, 2, 4], 1)
 
 

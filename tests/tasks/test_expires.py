@@ -126,9 +126,9 @@ def test_one_that_has_expired_takes_no_token_of_a_rate(backend, work, clock):
     for value in ("soon", "later"):
         expiring_jobs.one_an_hour.enqueue(value)
     source = TaskWorker(backend, ["default"])._source
-    (item,) = source.lease_many(1, seconds=60, worker="me")
+    (item,) = source.lease(1, seconds=60, worker="me")
     assert item.value["args"] == ["soon"]
-    assert source.lease_many(1, seconds=60, worker="me") == []
+    assert source.lease(1, seconds=60, worker="me") == []
 
 
 def test_one_that_has_begun_does_not_expire(backend, work, clock):
@@ -150,7 +150,7 @@ def test_a_killed_worker(backend, work, clock):
     results = [expiring_jobs.within_a_minute.enqueue(number) for number in range(3)]
     gone = TaskWorker(backend, ["default"], worker="gone")
     leased_together(gone, 2)
-    (alone,) = TaskWorker(backend, ["default"])._source.lease_many(1, seconds=60, worker="alone")
+    (alone,) = TaskWorker(backend, ["default"])._source.lease(1, seconds=60, worker="alone")
     clock.advance(3_600)
     work()
     assert [has_expired(one) for one in results[:2]] == [True, True]
@@ -163,11 +163,11 @@ def test_what_is_leased_ahead_expires_while_it_waits_for_a_thread(backend, clock
     """An attempt begins when its function is called."""
     result = expiring_jobs.within_a_minute.enqueue()
     worker = TaskWorker(backend, ["default"], follow=False)
-    (item,) = worker._source.lease_many(1, seconds=600, worker=worker.worker)
+    (item,) = worker._source.lease(1, seconds=600, worker=worker.worker)
     clock.advance(61)
     with pytest.raises(TaskExpired):
-        worker._runner(item)
-    worker._source.ack(item)
+        worker._runner.run(item)
+    worker._source.end(item)
     assert has_expired(result)
 
 
@@ -219,11 +219,11 @@ def test_an_unknown_outcome(configure, clock, took_effect):
     result = expiring_jobs.within_a_minute.enqueue()
     clock.advance(61)
     worker = TaskWorker(backend, ["default"], catalog=backend.catalog.over(database))
-    (item,) = worker._source.lease_many(1, seconds=60, worker=worker.worker)
+    (item,) = worker._source.lease(1, seconds=60, worker=worker.worker)
     with pytest.raises(TaskExpired):
-        worker._runner(item)
+        worker._runner.run(item)
     database.fail_commits(code=TIMED_OUT, took_effect=took_effect)
-    worker._source.ack(item)
+    worker._source.end(item)
     assert database.happened == 1
     assert has_expired(result)
     assert backend.queue("default").counts().dead == 1

@@ -101,13 +101,13 @@ def test_an_end_of_which_nothing_is_kept_is_found_out(configure, engine):
     database = FaultyDatabase(backend.catalog.database)
     jobs.note.enqueue(1)
     worker = TaskWorker(backend, ["default"], catalog=backend.catalog.over(database))
-    (item,) = worker._source.lease_many(1, seconds=60, worker=worker.worker)
-    worker._runner(item)
+    (item,) = worker._source.lease(1, seconds=60, worker=worker.worker)
+    worker._runner.run(item)
     end = worker._source._end_of(item)
     database.fail_commits(code=TIMED_OUT, took_effect=True)
     with pytest.raises(OutcomeUnknown):
         worker._source._ends.commit(end)
-    worker._source.ack(item)
+    worker._source.end(item)
     assert end.is_done
 
 
@@ -150,14 +150,14 @@ def test_what_ends_with_a_lost_lease_is_not_ended(backend, clock, apart):
     """Of ends that share a transaction, none is written if one lease is held by another worker."""
     results = [jobs.note.enqueue(number) for number in range(2)]
     slow = TaskWorker(backend, ["default"], worker="slow")
-    items = slow._source.lease_many(2, seconds=60, worker="slow")
+    items = slow._source.lease(2, seconds=60, worker="slow")
     for item in items:
-        slow._runner(item)
+        slow._runner.run(item)
     clock.advance(3_600)
     TaskWorker(backend, ["default"], worker="quick", limit=1, follow=False).run()
     slow._source._apart_until = math.inf if apart else 0
     with pytest.raises(LeaseLost):
-        slow._source.lease_many(1, seconds=60, worker="slow", ack=items)
+        slow._source.lease(1, seconds=60, worker="slow", done=items)
     found = [backend.get_result(result.id) for result in results]
     assert [one.is_finished for one in found] == [True, False]
     assert found[0].worker_ids[-1] == "quick"

@@ -94,12 +94,12 @@ def test_a_task_that_has_ended_is_not_given_back(backend, db):
     result = jobs.note.enqueue("once")
     one = TaskWorker(backend, ["default"])
     source = one._source
-    (item,) = source.lease_many(1, seconds=60, worker="anna")
-    one._runner(item)
+    (item,) = source.lease(1, seconds=60, worker="anna")
+    one._runner.run(item)
     assert source.give_back("anna") == [item]
     assert stored(result).status is SUCCESSFUL
-    source.nack(item, reason="its thread was late")
-    assert source.lease_many(1, seconds=60, worker="anna") == []
+    source.end(item)
+    assert source.lease(1, seconds=60, worker="anna") == []
 
 
 def test_many_are_given_back_together(backend):
@@ -108,7 +108,7 @@ def test_many_are_given_back_together(backend):
         jobs.note.enqueue(number)
     database = Counting(backend.catalog.database)
     source = source_of(backend, backend.catalog.over(database))
-    source.lease_many(150, seconds=60, worker="anna")
+    source.lease(150, seconds=60, worker="anna")
     database.began.clear()
     assert source.give_back("anna") == []
     assert len(database.began) == 2
@@ -122,13 +122,13 @@ def test_a_task_whose_lease_has_run_out_is_not_begun(backend):
     """Another worker may have it; until then it counts no attempt."""
     result = jobs.note.enqueue(1)
     source = source_of(backend)
-    (item,) = source.lease_many(1, seconds=0.05, worker="anna")
+    (item,) = source.lease(1, seconds=0.05, worker="anna")
 
     wait_until(lambda: time.monotonic() >= source._held[item.lease].until)
     with pytest.raises(LeaseLost):
         source.begin(item)
     with pytest.raises(LeaseLost):
-        source.nack(item, reason="late")
+        source.end(item)
     assert source.forget(item)[0]
     assert stored(result).attempts == 0
 
@@ -167,11 +167,11 @@ def test_attempts_are_bounded_if_leases_are_lost_again_and_again(configure, cloc
     result = jobs.note.enqueue("never")
     for attempt in range(3):
         one = TaskWorker(backend, ["default"], worker=f"anna-{attempt}")
-        (item,) = one._source.lease_many(1, seconds=60, worker=one.worker)
+        (item,) = one._source.lease(1, seconds=60, worker=one.worker)
         assert item.attempts == attempt
         clock.advance(3_600)
     one = TaskWorker(backend, ["default"])
-    assert one._source.lease_many(1, seconds=60, worker=one.worker) == []
+    assert one._source.lease(1, seconds=60, worker=one.worker) == []
     failed = stored(result)
     assert (failed.status, failed.attempts) == (FAILED, 3)
     assert failed.errors[-1].exception_class_path == "fdbqueue.tasks.exceptions.WorkerDied"
@@ -213,7 +213,7 @@ def test_receivers_are_told_of_a_task_that_does_not_run(configure, clock):
     """It ends as it is leased, its attempts used up, and the worker waits for the next one."""
     backend = configure(max_attempts=1)
     result = jobs.note.enqueue("never")
-    TaskWorker(backend, ["default"])._source.lease_many(1, seconds=60, worker="anna")
+    TaskWorker(backend, ["default"])._source.lease(1, seconds=60, worker="anna")
     clock.advance(3_600)
     told = []
 

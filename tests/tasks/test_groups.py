@@ -23,10 +23,8 @@ from fdbqueue.tasks import (
     enqueue_at_end,
     group,
     group_result,
-    group_upkeep,
     groups,
     task,
-    tree_keys,
     trees,
 )
 from fdbqueue.tasks.compat import IN_DJANGO, InvalidTask, TaskResultDoesNotExist, TaskResultStatus
@@ -79,7 +77,7 @@ def look_after(backend):
 
 def stored_rows(backend):
     """Return the rows of all groups and chains."""
-    begin = tree_keys.TreeKeys(backend.records.prefix, "x").all.range().start[:-4]
+    begin = trees.TreeKeys(backend.records.prefix, "x").all.range().start[:-4]
     database = backend.catalog.database
 
     def read(tr):
@@ -449,13 +447,13 @@ def test_no_part_begins_once_the_whole_is_aborted(backend, monkeypatch):
     """Though its worker has leased it, and the abort has not come to it yet."""
     result = group([call(group_jobs.add, n) for n in range(2)]).enqueue()
     worker = TaskWorker(backend, ["default"])
-    items = worker._source.lease_many(2, seconds=60, worker=worker.worker)
+    items = worker._source.lease(2, seconds=60, worker=worker.worker)
     monkeypatch.setattr(groups, "_abort_tasks", lambda *_, **__: (None, 0))
     abort_group(result.id)
     for item in items:
         with pytest.raises(TaskAborted):
-            worker._runner(item)
-        worker._source.nack(item, reason="")
+            worker._runner.run(item)
+        worker._source.end(item)
     assert jobs.done == []
     result.refresh()
     assert (result.failed, backend.queue("default").size()) == (2, 0)
@@ -530,7 +528,7 @@ def test_an_enqueue_that_dies_in_the_middle_leaves_nothing_that_runs(
     assert work().succeeded == 0
 
     def clear():
-        old = functools.partial(group_upkeep.clear_old, backend=backend, now=now_us())
+        old = functools.partial(groups.clear_old, backend=backend, now=now_us())
         run(backend.catalog.database, functools.partial(old, kept_seconds=7 * 86_400))
 
     clear()

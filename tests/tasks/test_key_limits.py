@@ -206,12 +206,12 @@ def test_what_is_given_back_before_it_began_has_its_token_again(backend):
     source = TaskWorker(backend, ["default"], threads=1)._source
     result = limited_jobs.one_an_hour.enqueue("a", 1)
     for _ in range(3):
-        (item,) = source.lease_many(2, seconds=60, worker="me")
+        (item,) = source.lease(2, seconds=60, worker="me")
         source.settle([item])
         assert stored(result).status is READY
-    (item,) = source.lease_many(2, seconds=60, worker="me")
+    (item,) = source.lease(2, seconds=60, worker="me")
     limited_jobs.one_an_hour.enqueue("a", 2)
-    assert source.lease_many(2, seconds=60, worker="me") == []
+    assert source.lease(2, seconds=60, worker="me") == []
 
 
 def test_a_worker_that_does_not_stay_waits_for_the_rate(backend, work):
@@ -399,7 +399,7 @@ def test_the_list_says_what_keys_need_attention(backend, work, admin_client):
 def test_the_log_calls_a_key_by_its_queue(backend, work, clock, caplog):
     """What its attempts come to, and that leases have expired."""
     limited_jobs.fail.enqueue("a")
-    assert TaskWorker(backend, ["default"])._source.lease_many(1, seconds=60, worker="gone")
+    assert TaskWorker(backend, ["default"])._source.lease(1, seconds=60, worker="gone")
     clock.advance(3_600)
     with caplog.at_level(logging.INFO, "fdbqueue.service"):
         work()

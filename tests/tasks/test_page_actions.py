@@ -112,7 +112,7 @@ def test_a_task_that_runs_is_asked_or_ended(manager, backend, chosen):
     is ignored.
     """
     task = letters.send.enqueue("ada")
-    TaskWorker(backend)._source.lease_many(1, seconds=60, worker="anna")
+    TaskWorker(backend)._source.lease(1, seconds=60, worker="anna")
     page = manager.get(at(LIST, QUEUE, "abort"), {"id": task.id})
     assert '<input type="checkbox" name="by_force" id="id_by_force">' in page.content.decode()
     do(manager, at(LIST, QUEUE, "abort"), {"id": task.id}, **chosen)

@@ -181,7 +181,7 @@ def test_a_killed_worker_behind_it_counts_as_ever(backend, work, clock):
     result = retry_jobs.ask.enqueue(False, 1)
     work(limit=1)
     gone = TaskWorker(backend, ["default"], worker="gone")
-    (item,) = gone._source.lease_many(1, seconds=60, worker=gone.worker)
+    (item,) = gone._source.lease(1, seconds=60, worker=gone.worker)
     gone._source.begin(item)
     gone._source.begin_later_attempt(item, result.id)
     clock.advance(3_600)
@@ -230,9 +230,9 @@ def test_an_unknown_outcome(configure, clock, took_effect):
     database = FaultyDatabase(backend.catalog.database)
     result = retry_jobs.ask.enqueue(False, 1, 3_600)
     worker = TaskWorker(backend, ["default"], catalog=backend.catalog.over(database))
-    (item,) = worker._source.lease_many(1, seconds=60, worker=worker.worker)
+    (item,) = worker._source.lease(1, seconds=60, worker=worker.worker)
     with pytest.raises(Retry):
-        worker._runner(item)
+        worker._runner.run(item)
     end = worker._source._end_of(item)
     database.fail_commits(code=TIMED_OUT, took_effect=took_effect)
     with pytest.raises(OutcomeUnknown):
@@ -242,9 +242,9 @@ def test_an_unknown_outcome(configure, clock, took_effect):
         clock.advance(600)
         TaskWorker(backend, ["default"], worker="other", follow=False).run()
         with pytest.raises(LeaseLost):
-            worker._source.ack(item)
+            worker._source.end(item)
     else:
-        worker._source.ack(item)
+        worker._source.end(item)
         assert stored(result).attempts == 0
     assert end.is_done == took_effect
     assert backend.queue("default").counts().delayed == 1

@@ -18,7 +18,7 @@ from tests.tasks.test_ahead import leased_together
 def leased_by(backend, name, **options):
     """Lease a task as a worker does that is then killed."""
     one = TaskWorker(backend, ["default"], worker=name, **options)
-    (item,) = one._source.lease_many(1, seconds=1_800, worker=name)
+    (item,) = one._source.lease(1, seconds=1_800, worker=name)
     return one, item
 
 

@@ -312,12 +312,12 @@ def over(backend, watches, lease_seconds=60, notes=None, seconds=60):
     """Return what is over of a task that a process was ended with, which had noted something."""
     ours, parents = watches
     process = TaskWorker(backend, ["default"], worker="anna", watch=ours)
-    (item,) = process._source.lease_many(1, seconds=lease_seconds, worker="anna")
+    (item,) = process._source.lease(1, seconds=lease_seconds, worker="anna")
     at_work = process._source.begin(item)
     at_work.attempts = at_work.attempts.begun("anna", 1_000_000)
     if notes is not None:
         at_work.call, at_work.notes, at_work.is_unnoted = unpacked(item.value), notes, True
-        process._source.extend_many([item], lease_seconds)
+        process._source.extend([item])
     process._runner.limits.begin(at_work, seconds)
     process._runner.close()
     return parents.taken_over(time.monotonic() + 60)
@@ -412,7 +412,7 @@ def test_an_attempt_that_was_over_and_lost_its_lease(configure, watches, clock, 
     backend = configure(timeout=60, max_attempts=most, lease_seconds=60)
     process = TaskWorker(backend, ["default"], worker="anna", watch=watches[0])
     result = timed_jobs.quick.enqueue(1)
-    (item,) = process._source.lease_many(1, seconds=60, worker="anna")
+    (item,) = process._source.lease(1, seconds=60, worker="anna")
     at_work = process._source.begin(item)
     at_work.call = unpacked(item.value)
     at_work.attempts = at_work.attempts.begun("anna", 1_000_000)

@@ -299,11 +299,11 @@ def test_long_results_that_end_together(configure, db):
     after = jobs.note.enqueue("after")
     queue = backend.queue("default")
     source = TaskSource(queue, backend.records, lease_seconds=60)
-    run_task = TaskRunner(backend, source, "a worker")
-    items = source.lease_many(2, seconds=60, worker="a worker")
+    run_task = TaskRunner(backend, source, "a worker").run
+    items = source.lease(2, seconds=60, worker="a worker")
     for item in items:
         run_task(item)
-    (leased,) = source.lease_many(1, seconds=60, worker="a worker", ack=items)
+    (leased,) = source.lease(1, seconds=60, worker="a worker", done=items)
     assert leased.value["id"] == after.id
     assert all(source.forget(item)[1].is_done for item in items)
     assert {stored(result).status for result in results} == {SUCCESSFUL}
@@ -339,7 +339,7 @@ def test_a_task_that_was_leased_ahead_is_not_run_once_it_is_aborted(backend, wor
     result = jobs.note.enqueue("aborted")
     queue = backend.queue("default")
     source = TaskSource(queue, backend.records, lease_seconds=60)
-    source.lease_many(1, seconds=60, worker="a worker")
+    source.lease(1, seconds=60, worker="a worker")
     assert abort(result.id) == "asked"
     assert source.give_back("a worker") == []
     work()

@@ -118,7 +118,7 @@ def test_a_worker_that_is_lost(viewer, backend, soon):
         letters.send.enqueue(name)
     TaskWorker(backend, limit=1, follow=False).run()
     letters.send.enqueue("bob")
-    TaskWorker(backend)._source.lease_many(1, seconds=600, worker="anna")
+    TaskWorker(backend)._source.lease(1, seconds=600, worker="anna")
     assert said(viewer) == []
     rows({"serves": QUEUE}, silent_seconds=60)
     assert said(viewer) == [QUEUE]
@@ -133,7 +133,7 @@ def test_who_has_no_row_may_run_tasks(viewer, backend, soon, is_leased):
         letters.send.enqueue(name)
     assert said(viewer) == [QUEUE]
     source = TaskWorker(backend)._source
-    (item,) = source.lease_many(1, seconds=600, worker="anna")
+    (item,) = source.lease(1, seconds=600, worker="anna")
     if not is_leased:
         conf.catalog().queue(QUEUE).ack(item)
     assert said(viewer) == []

@@ -26,9 +26,9 @@ _SQLITE, _CLUSTER = b"SQLite format 3\0", re.compile(rb"(?:\s*#.*\n)*\s*\w+:\w+@
 
 class Command(QueueCommand):
     help = (
-        "Copy everything under PREFIX from the engine that it was in to the one that the setting "
-        "names: from a file to a cluster, and back. All processes must be stopped. If it was "
-        "interrupted, run it again. Asks first."
+        "Copy everything under PREFIX to the engine that the setting names: from a file to a "
+        "cluster, or back. All processes must be stopped. If it was interrupted, run it again. "
+        "Asks first."
     )
     examples = """\
 examples:

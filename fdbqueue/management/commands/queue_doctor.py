@@ -104,16 +104,14 @@ examples:
         parser.add_argument(
             "--repair",
             action="store_true",
-            help="Repair what can be repaired, while others push and pop: counts, the index of a "
-            "family, what ended processes left behind. Items that cannot be decoded become dead "
-            "letters, unless no item of the queue can be decoded",
+            help="Repair what can be repaired, while others push and pop. Items that cannot be "
+            "decoded become dead letters, unless no item of the queue can be decoded",
         )
         parser.add_argument(
             "--adopt-settings",
             action="store_true",
-            help="Declare that the items of the named queues were stored under this project's "
-            "present settings. Ready items move to the shards of these settings; nothing else "
-            "changes",
+            help="Take the present settings for those under which the items of the named queues "
+            "were stored. Ready items move to their shards; nothing else changes",
         )
         parser.add_argument(
             "--timeout",

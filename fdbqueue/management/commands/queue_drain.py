@@ -105,9 +105,8 @@ class FileSink(Sink):
 
 class Command(QueueCommand):
     help = (
-        "Take items off a queue in batches, until it is empty. Each batch is leased, written, and "
-        "only then removed from the queue, so no item is lost. Without a destination the items "
-        "are printed, one JSON object per line."
+        "Take all items off a queue, and print them or write them to a file, one JSON object per "
+        "line. Each batch is removed only after it was written, so no item is lost."
     )
     examples = """\
 examples:

@@ -36,10 +36,9 @@ _OF_QUEUES = ("names", "rates", "minutes", "by_reason")
 class Command(QueueCommand):
     help = (
         "Print queues with their counts by state, and the age of the oldest ready item. STATUS "
-        "says why a queue does not move, such as paused, blocked, no worker or at its limit; "
-        "queue_doctor says what helps. Limited tasks, and a pattern that you name, such as "
-        "'user-*', are one row each: the sums of up to "
-        f"{MAX_MEMBERS:,} queues that have items."
+        "says why a queue does not move; queue_doctor says what helps. Limited tasks, and a "
+        "pattern that you name, such as 'user-*', are one row each: the sums of up to "
+        f"{MAX_MEMBERS:,} queues."
     )
     allows_closed_output = True
     examples = """\

@@ -15,9 +15,8 @@ _WHY = "Why, for those who look at the queue; at most 1,000 characters are kept"
 
 class Command(QueueCommand):
     help = (
-        "Pause queues: pops and leases find nothing in them until queue_resume. Pushes go on, and "
-        "workers can end the leases that they hold. A pattern of the setting pauses all queues "
-        "that fit it, later ones too."
+        "Pause queues: pops and leases find nothing in them until queue_resume; all else goes on. "
+        "A pattern of the setting pauses all queues that fit it, later ones too."
     )
     examples = """\
 examples:

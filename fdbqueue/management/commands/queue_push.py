@@ -90,7 +90,7 @@ examples:
         arguments.flag(
             "--resume",
             "Push each line once, however often the command is repeated within a week: continue "
-            "where an earlier push of the same file, with --resume too, stopped",
+            "where an earlier one stopped",
         ),
         arguments.Argument(
             "--job",
@@ -107,8 +107,8 @@ examples:
         arguments.Argument(
             "--unique-while",
             choices=UNIQUE_WHILE,
-            help="How long the item has the unique key: until it is popped, acknowledged, dead "
-            "or removed (pending, the default), or until it is popped or leased (ready)",
+            help="How long the item has the unique key: until it is done, dead or removed "
+            "(pending, the default), or until it is popped or leased (ready)",
         ),
         arguments.JSON,
     )

@@ -41,8 +41,7 @@ _UNFINISHED = (
 class Command(QueueCommand):
     help = (
         "Call a function with each item of one or more queues, until they are empty. An item is "
-        "leased while the function runs, acknowledged when it returns, and hidden for a while if "
-        "it raises; after the queue's max_attempts it is a dead letter."
+        "acknowledged when the function returns, and hidden for a while if it raises."
     )
     examples = """\
 examples:

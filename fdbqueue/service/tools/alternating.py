@@ -25,6 +25,7 @@ import functools
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, LeaseLost
@@ -182,7 +183,13 @@ class AlternatingLeases:
         if taker.limits is not None:
             taker.limits.begin(tr, taker.store.tables, now_us()).settle().give_back(1)
 
-    def wait_for_items(self, seconds: float, waits_while: Callable[[], bool] | None = None) -> bool:
+    def bury_corrupt(self, error: CorruptItem) -> bool:
+        """Move the item that an error names to the dead letters; tell whether it was there."""
+        return self._main.bury_corrupt(error)
+
+    def wait_for_items(
+        self, seconds: float, *, waits_while: Callable[[], bool] | None = None, **_: Any
+    ) -> bool:
         """Wait until there may be an item to lease in any of the queues, and tell whether so."""
         main = self._main
         watches = self._families.watches(to_lease=True)
@@ -215,7 +222,7 @@ class AlternatingLeases:
 
         return run(main.database, look, read_only=True)
 
-    def held_until(self) -> datetime.datetime | None:
+    def held_until(self, **_: Any) -> datetime.datetime | None:
         """Return until when limits keep back items that are ready, None if they keep none.
 
         That is over if there may be an item of the families: a lease is to look for it.

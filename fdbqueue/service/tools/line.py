@@ -1,4 +1,7 @@
-"""The items that a worker has leased, and what it asks of the queue that they come from.
+"""The items that a worker has leased, and what it does with them.
+
+:class:`Leases` are the three functions by which it leases items, extends their leases and ends
+them: those of a queue, or what a kind of worker makes of these.
 
 :class:`Line` has those that wait for a thread, and says how many may: a fixed number for each
 thread, or a moment's work, which is what the latest items say of the next. When they turn out to
@@ -16,11 +19,12 @@ import math
 import queue as queues
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from fdbqueue.exceptions import BatchTooLarge, CorruptItem, LeaseLost
+from fdbqueue.exceptions import BatchTooLarge, CorruptItem, LeaseLost, text_of_error
 from fdbqueue.logs import get_logger
 from fdbqueue.service.items import Held, Item
+from fdbqueue.service.storage.item_keys import End
 from fdbqueue.steady import monotonic
 
 logger = get_logger(__name__)
@@ -37,26 +41,8 @@ _MIN_PAUSE_SECONDS = 0.05
 _EXTENDED_TOGETHER = 25
 
 
-class LeaseSource(Protocol):
-    """What a worker asks of a queue, of several, or of what stands before them.
-
-    Attributes:
-        acks_with_leases: Whether ``lease_many`` takes ``ack``, items that are done.
-    """
-
-    acks_with_leases: bool
-
-    def lease_many(self, *args: Any, **options: Any) -> list[Item]:
-        """Lease items, and acknowledge others in the same transaction."""
-
-    def ack(self, *args: Any, **options: Any) -> None:
-        """Remove an item for good."""
-
-    def nack(self, *args: Any, **options: Any) -> None:
-        """Give an item up."""
-
-    def extend_many(self, *args: Any, **options: Any) -> Held:
-        """Extend the leases of items."""
+class ItemSource(Protocol):
+    """A queue, or several: where a worker waits for items."""
 
     def bury_corrupt(self, error: CorruptItem) -> bool:
         """Move the item that an error names to the dead letters; tell whether it was there."""
@@ -68,6 +54,45 @@ class LeaseSource(Protocol):
 
     def held_until(self, *, to_lease: bool = ...) -> datetime.datetime | None:
         """Return until when limits keep back items that are ready; None for none or no limits."""
+
+
+class Leases(NamedTuple):
+    """What a worker does with its items: three functions.
+
+    Attributes:
+        lease: Given a number and the items that are done, leases so many at most, and ends these in
+            the same transaction; if one is not held any more, it raises LeaseLost, and ends none.
+        extend: Given items, extends their leases.
+        end: Given an item and its error, or None if it is done, ends it; raises LeaseLost if it is
+            not held any more.
+        ends_with_leases: Whether ``lease`` is given items that are done.
+    """
+
+    lease: Callable[[int, Sequence[Item]], list[Item]]
+    extend: Callable[[Sequence[Item]], Held]
+    end: Callable[[Item, BaseException | None], None]
+    ends_with_leases: bool
+
+
+def leases_of(
+    queue: Any, end: End, seconds: float, worker: str, retry_delay_seconds: float
+) -> Leases:
+    """Return what a worker does with the items of a queue: an end is an ack, or a nack."""
+
+    def end_item(item: Item, error: BaseException | None) -> None:
+        if error is None:
+            queue.ack(item)
+        else:
+            queue.nack(item, delay=retry_delay_seconds, reason=text_of_error(error))
+
+    how = {"end": end, "seconds": seconds, "worker": worker}
+    may_ack = queue.acks_with_leases
+    return Leases(
+        lambda count, done: queue.lease_many(count, **how, **({"ack": done} if may_ack else {})),
+        lambda items: queue.extend_many(items, seconds),
+        end_item,
+        may_ack,
+    )
 
 
 class Collect:
@@ -166,7 +191,7 @@ class LeaseExtender:
     """Extend the leases of what a worker holds.
 
     Args:
-        queue: Where it is leased from.
+        extend: Extends the leases of items.
         seconds: How long leases are.
         held: Returns, by their leases, the items that run or wait for a thread.
         is_over: Set when the work ends.
@@ -175,13 +200,13 @@ class LeaseExtender:
 
     def __init__(
         self,
-        queue: LeaseSource,
+        extend: Callable[[Sequence[Item]], Held],
         seconds: float,
         held: Callable[[], dict[str | None, Item]],
         is_over: threading.Event,
         facts: Callable[[Item], dict[str, Any]],
     ) -> None:
-        self._queue, self._seconds, self._held = queue, seconds, held
+        self._extend_all, self._seconds, self._held = extend, seconds, held
         self._is_over, self._facts = is_over, facts
 
     def run(self) -> None:
@@ -201,7 +226,7 @@ class LeaseExtender:
         failed: Sequence[str | None] = ()
         kind = LeaseLost.__name__
         try:
-            failed = self._queue.extend_many(items, self._seconds).lost
+            failed = self._extend_all(items).lost
         except Exception as error:  # noqa: BLE001  # the items' acks report lost leases
             if len(items) > 1 and isinstance(error, BatchTooLarge):
                 half = len(items) // 2

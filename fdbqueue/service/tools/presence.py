@@ -6,7 +6,8 @@ it conflicts with no other. A row that was not written for ten seconds is of a w
 worker that writes its own row after that. A row says nothing of leases: these expire by themselves.
 
 Beside it, a worker that names its queues writes a row that all workers of the same queues share,
-and that stays for a day: so a queue is known to have had a worker also when that is gone.
+when it begins and about once an hour. It stays for a day: so a queue is known to have had a worker
+also when that is gone.
 
 How old a row is depends on no clock of a client. It begins with the version of its commit, and a
 cluster's versions are microseconds of its time; after a recovery, which skips some, a row may look
@@ -18,6 +19,7 @@ old or too young for those five seconds.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -45,8 +47,8 @@ logger = get_logger(__name__)
 BEAT_SECONDS = 5.0
 #: After how long without one a worker is lost, and for how long it is shown then.
 LOST_SECONDS, SHOWN_SECONDS = 9.5, 3600.0
-#: For how long it is known that a queue had a worker.
-SERVED_SECONDS = 86_400.0
+#: For how long it is known that a queue had a worker, and after how long that is written again.
+SERVED_SECONDS, SERVED_BEAT_SECONDS = 86_400.0, 3_600.0
 #: How many rows are read at once, or looked at to remove old ones.
 MAX_ROWS = 1_000
 #: The most characters of each text in a row.
@@ -189,26 +191,31 @@ class Presence:
     def _keep(self) -> None:
         """Write the row until the work is over; then remove it."""
         self._try(self._remove_old)
+        served_again = monotonic()
         while not self._is_over.is_set():
             began = monotonic()
-            self._try(self._write)
+            served = self._served if began >= served_again else []
+            if self._try(functools.partial(self._write, keys=[self._key, *served])) and served:
+                served_again = began + SERVED_BEAT_SECONDS
             self._on_beat()
             self._is_over.wait(max(0.0, began + BEAT_SECONDS - monotonic()))
         self._try(lambda tr: tr.clear(self._key))
 
-    def _try(self, change: Callable[[Transaction], Any]) -> None:
-        """Commit a change, which may be committed twice; a failure is for the log alone."""
+    def _try(self, change: Callable[[Transaction], Any]) -> bool:
+        """Commit a change, which may be committed twice; a failure is for the log, and false."""
         try:
             run(self._database, change)
         except Exception as error:  # noqa: BLE001  # the work does not depend on it
             facts = {"worker": self._about.name, "error": type(error).__name__}
             logger.warning("a worker's sign of life was not written", extra=facts)
+            return False
+        return True
 
-    def _write(self, tr: Transaction) -> None:
+    def _write(self, tr: Transaction, keys: Sequence[bytes]) -> None:
         facts = dataclasses.asdict(self._about) | self._counts()._asdict()
         del facts["age_seconds"]
         said = json.dumps({**facts, "said_us": now_us()}).encode()
-        for key in (self._key, *self._served):
+        for key in keys:
             tr.set_versionstamped_value(key, _STAMP + said + struct.pack("<I", 0))
 
     def _remove_old(self, tr: Transaction) -> None:

@@ -37,14 +37,22 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
-from fdbqueue.exceptions import BatchTooLarge, CorruptItem, LeaseLost, text_of_error, type_name
+from fdbqueue.exceptions import BatchTooLarge, CorruptItem, LeaseLost, type_name
 from fdbqueue.locks import RLock
 from fdbqueue.logs import get_logger
 from fdbqueue.own_threads import OwnThread, ThreadDied, WorkerThreads
 from fdbqueue.service.consume.consumer import MAX_ENDED
 from fdbqueue.service.items import Item
 from fdbqueue.service.storage.item_keys import End
-from fdbqueue.service.tools.line import Collect, LeaseExtender, LeaseSource, Line, check_done
+from fdbqueue.service.tools.line import (
+    Collect,
+    ItemSource,
+    LeaseExtender,
+    Leases,
+    Line,
+    check_done,
+    leases_of,
+)
 from fdbqueue.service.tools.presence import Presences, WorkerCounts, worker_here
 from fdbqueue.steady import monotonic
 
@@ -99,12 +107,13 @@ class Worker:
         on_stop: Called with the number of running items if something ends the work early.
         presences: ``catalog.presences``, for a row of this worker while it works; None for none.
         home_of: Returns, by a queue's name, what the log calls it.
+        leases: How to lease items, extend and end them; None for the queue's verbs.
         threads: Those of the worker that this is a part of, which gives back what is leased.
     """
 
     def __init__(
         self,
-        queue: LeaseSource,
+        queue: ItemSource,
         handler: Callable[[Item], Any],
         *,
         concurrency: int = 1,
@@ -123,6 +132,7 @@ class Worker:
         on_stop: Callable[[int], None] = lambda _: None,
         presences: Presences | None = None,
         home_of: Callable[[str], str] = str,
+        leases: Leases | None = None,
         threads: WorkerThreads | None = None,
     ) -> None:
         self._queue, self._handler, self._concurrency = queue, handler, concurrency
@@ -130,10 +140,9 @@ class Worker:
         self._line = Line(concurrency, prefetch, ahead_seconds)
         self._moment = ahead_seconds or _SIGNAL_SECONDS
         self._settle = settle
-        self._end: End = end
-        self._seconds = seconds
-        self._retry_delay_seconds = retry_delay_seconds
         self._worker = f"{socket.gethostname()}:{os.getpid()}" if worker is None else worker
+        own = leases or leases_of(queue, end, seconds, self._worker, retry_delay_seconds)
+        self._leases = own
         self._remaining = limit
         self._follow, self._let_in = follow, let_in
         self._on_end, self._on_free = on_end, on_free
@@ -156,7 +165,7 @@ class Worker:
         #: By the leases' tokens, because an item whose lease expired may be here twice.
         self._running: dict[str | None, Item] = {}
         self._is_over = threading.Event()
-        self._extender = LeaseExtender(queue, seconds, self._held, self._is_over, self._facts)
+        self._extender = LeaseExtender(own.extend, seconds, self._held, self._is_over, self._facts)
         self._error: BaseException | None = None
         self._stops = False
         self._done: list[Item] = []  # and not acknowledged yet
@@ -448,10 +457,7 @@ class Worker:
         items: list[Item] = []
         kept = None
         try:
-            acks: Any = {"ack": done} if self._queue.acks_with_leases else {}
-            items = self._queue.lease_many(
-                count, end=self._end, seconds=self._seconds, worker=self._worker, **acks
-            )
+            items = self._leases.lease(count, done)
         finally:
             with self._changed:
                 self._asked -= count
@@ -480,7 +486,7 @@ class Worker:
 
     def _finish(self, item: Item, error: BaseException | None) -> Item | None:
         """End an item, or leave it to the thread that collects; return the next one, if any."""
-        if error is not None or not self._queue.acks_with_leases:
+        if error is not None or not self._leases.ends_with_leases:
             self._finish_here(item, error)
             return None
         with self._changed:
@@ -558,11 +564,18 @@ class Worker:
         return None
 
     def _finish_here(self, item: Item, error: BaseException | None) -> None:
-        """Acknowledge an item or give it up, and report it; never raise, so the thread goes on."""
-        outcome: Outcome = "lost"
+        """End an item by itself, and report it; never raise, so the thread goes on."""
+        outcome: Outcome = "handled" if error is None else "failed"
         try:
-            outcome, error = self._ack_or_nack(item, error)
+            self._leases.end(item, error)
+            if error is not None:
+                facts = {**self._facts(item), "error": type_name(error)}
+                logger.info("an item was given up", extra=facts)
+        except LeaseLost as lost:
+            outcome, error = "lost", lost
+            logger.warning("a lease was lost before its item was done", extra=self._facts(item))
         except BaseException as failure:  # noqa: BLE001  # raised in the caller's thread
+            outcome = "lost"
             self._error = error = failure
         self._end_of(item, outcome, error)
         with self._changed:
@@ -578,22 +591,6 @@ class Worker:
                 self._on_end(item, error)
             except BaseException:  # noqa: BLE001, S110  # a failing report must not stop the work
                 pass
-
-    def _ack_or_nack(
-        self, item: Item, error: BaseException | None
-    ) -> tuple[Outcome, BaseException | None]:
-        """Acknowledge an item or give it up, and return the outcome and its error."""
-        try:
-            if error is None:
-                self._queue.ack(item)
-                return "handled", None
-            self._queue.nack(item, delay=self._retry_delay_seconds, reason=text_of_error(error))
-        except LeaseLost as lost:
-            logger.warning("a lease was lost before its item was done", extra=self._facts(item))
-            return "lost", lost
-        facts = {**self._facts(item), "error": type_name(error)}
-        logger.info("an item was given up", extra=facts)
-        return "failed", error
 
     def _facts(self, item: Item) -> dict[str, Any]:
         """Return an item's facts for the log: neither its value nor its lease."""

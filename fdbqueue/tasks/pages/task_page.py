@@ -43,7 +43,7 @@ from fdbqueue.tasks.compat import (
     TaskResultDoesNotExist,
     backends,
 )
-from fdbqueue.tasks.group_outlines import outline_of, queues_of
+from fdbqueue.tasks.group_results import outline_of, queues_of
 from fdbqueue.tasks.groups import abort_some
 from fdbqueue.tasks.records import TreePlace
 from fdbqueue.tasks.states import TaskState

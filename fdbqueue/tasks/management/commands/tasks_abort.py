@@ -26,9 +26,8 @@ _TEXTS = {
 
 class Command(QueueCommand):
     help = (
-        "Abort a task, a group or a chain with all that is nested in it, or all tasks of queues. A "
-        "task that waits ends at once as FAILED. A task that runs is asked to end, and has no "
-        "further attempt. Asks first if it is for queues."
+        "Abort a task, a group or a chain, or all tasks of queues (asks first). A task that waits "
+        "ends at once as FAILED. A task that runs is asked to end, and has no further attempt."
     )
     examples = """\
 examples:

@@ -41,8 +41,7 @@ def _aged(name: str, what: str) -> arguments.Argument:
         name,
         type=_age,
         metavar="AGE",
-        help=f"Remove {what} that ended at least AGE ago: seconds, or as 30m, 12h, 7d "
-        "(default: as 'retention' says)",
+        help=f"Remove {what} that ended at least AGE ago",
     )
 
 
@@ -50,7 +49,7 @@ class Command(QueueCommand):
     help = (
         "Remove tasks that ended long ago: their results, and the dead letters of failed ones. "
         "Workers do this by the backend's option 'retention'; the command does it now, or for "
-        "other ages."
+        "other ages: seconds, or as 30m, 12h, 7d."
     )
     examples = """\
 examples:

@@ -22,8 +22,7 @@ from fdbqueue.tasks.columns import (
     shown_facts,
 )
 from fdbqueue.tasks.compat import TaskResultDoesNotExist
-from fdbqueue.tasks.group_outlines import OutlineLine, outline_of
-from fdbqueue.tasks.group_results import GroupResult, group_result_by
+from fdbqueue.tasks.group_results import GroupResult, OutlineLine, group_result_by, outline_of
 from fdbqueue.tasks.management import task_arguments
 from fdbqueue.tasks.records import TreePlace, aware
 
