@@ -39,15 +39,16 @@ for one in sys.argv[1:]: importlib.import_module(one)
 
 
 class Drawn(NamedTuple):
-    """A mutant, and the path of its module in the repository."""
+    """A mutant, and the path and the text of its module."""
 
     path: str
+    source: bytes
     mutant: Mutant
 
     def diff(self) -> str:
         """Return what it changes, as a unified diff."""
-        source = (ROOT / self.path).read_bytes()
-        texts = [one.decode().splitlines() for one in (source, self.mutant.applied(source))]
+        changed = self.mutant.applied(self.source)
+        texts = [one.decode().splitlines() for one in (self.source, changed)]
         return "\n".join(difflib.unified_diff(*texts, self.path, self.path, n=2, lineterm=""))
 
     def name(self) -> str:
@@ -64,7 +65,7 @@ class Outcome(NamedTuple):
 
 
 class Copy:
-    """A copy of the repository, for one mutant after the other.
+    """A copy of the repository, for one mutant after the other; the working tree may change.
 
     Its compiled modules are compared by content, because a mutant may be as long and as old as the
     module.
@@ -93,15 +94,15 @@ class Copy:
         outcome = self._run("-c", _MODULES, *ROOMS)
         for name in sorted(outcome.said.split()):
             path = Path(*name.split("."))
-            yield name, str(path / "__init__.py" if (ROOT / path).is_dir() else f"{path}.py")
+            yield name, str(path / "__init__.py" if (self._root / path).is_dir() else f"{path}.py")
 
     def draw(self, seed: str) -> Iterator[Drawn]:
         """Yield all mutants in the order of a seed, without those that cannot be imported."""
-        sources = {path: (ROOT / path).read_bytes() for _, path in self.modules}
-        drawn = [Drawn(path, one) for path in sources for one in mutants(sources[path])]
+        sources = [(path, (self._root / path).read_bytes()) for _, path in self.modules]
+        drawn = [Drawn(path, source, one) for path, source in sources for one in mutants(source)]
         random.Random(seed).shuffle(drawn)
         for one in drawn:
-            if is_change(sources[one.path], one.mutant):
+            if is_change(one.source, one.mutant):
                 self.write(one)
                 is_broken = self._run("-c", _IMPORTS, *(name for name, _ in self.modules)).is_found
                 self.restore(one)
@@ -154,12 +155,11 @@ class Copy:
 
     def write(self, one: Drawn) -> None:
         """Put a mutant into the copy."""
-        source = (ROOT / one.path).read_bytes()
-        (self._root / one.path).write_bytes(one.mutant.applied(source))
+        (self._root / one.path).write_bytes(one.mutant.applied(one.source))
 
     def restore(self, one: Drawn) -> None:
         """Take a mutant out of the copy."""
-        shutil.copyfile(ROOT / one.path, self._root / one.path)
+        (self._root / one.path).write_bytes(one.source)
 
     def _run(self, *args: str, seconds: int = _TEST_SECONDS) -> Outcome:
         process = subprocess.Popen(

@@ -15,7 +15,7 @@ from coverage import Coverage
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.project_settings")
 django.setup()
 
-from tests.simulation.runner import History, free_runner, run_line, run_seed, shrink  # noqa: E402  # after Django
+from tests.simulation.runner import History, run_line, run_seed, shrink  # noqa: E402  # after Django
 from tests.simulation.world import program  # noqa: E402  # after Django
 
 
@@ -27,20 +27,12 @@ def main() -> int:
     parser.add_argument("--only", help="run these seeds, with commas between them")
     parser.add_argument("--seeds", type=int, default=300, help="how many new seeds to run")
     parser.add_argument("--first", type=int, help="the first of them")
-    parser.add_argument(
-        "--seconds",
-        type=float,
-        help="stop after so many seconds of processor time, or of a clock on a real engine",
-    )
+    parser.add_argument("--seconds", type=float, help="stop after these, of processor time")
     parser.add_argument("--whole", action="store_true", help="do not cut what is found")
     parser.add_argument("--until-found", action="store_true", help="stop at what is found first")
-    parser.add_argument(
-        "--free", action="store_true", help="run on a real engine, with real threads"
-    )
     given = parser.parse_args()
-    run_one = free_runner() if given.free else run_seed
     if given.line is not None or given.seed is not None:
-        history = run_one(given.seed) if given.line is None else run_line(given.line)
+        history = run_seed(given.seed) if given.line is None else run_line(given.line)
         _tell(history, is_whole=given.whole or given.line is not None)
         return int(history.found is not None)
     first = secrets.randbelow(10**9) if given.first is None else given.first
@@ -51,21 +43,20 @@ def main() -> int:
     measured = Coverage.current()
     for name in ("p0", "p1", "p2", "doctor") if measured is not None else ():
         program(name)  # which is of no seed
-    clock = time.monotonic if given.free else time.process_time
-    began, steps, found, number = clock(), 0, 0, 0
+    began, steps, found, number = time.process_time(), 0, 0, 0
     for seed in seeds:
         number += 1
         if measured is not None:
             measured.switch_context(str(seed))
-        history = run_one(seed)
+        history = run_seed(seed)
         steps += history.steps
         if history.found is not None:
             found += 1
             print(f"\nmake simulate SEED={seed}: {history.found}", flush=True)
-            _tell(history, is_whole=given.whole or given.free)
+            _tell(history, is_whole=given.whole)
             if given.until_found:
                 break
-        if given.seconds is not None and clock() - began > given.seconds:
+        if given.seconds is not None and time.process_time() - began > given.seconds:
             break
     print(f"{number} seeds, {found} found, {steps} steps")
     return int(found > 0)

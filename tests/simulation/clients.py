@@ -27,8 +27,18 @@ _ALLOWED = {
     "ItemNotFound": ("remove", "bury", "look"),
     "ItemNotReady": ("bury",),
     "IdempotencyKeyReused": ("push_shared",),
+    "FormatMismatch": ("stranger",),
     "LeaseLost": (*_ON_LEASES, "together", "leased"),
 }
+#: What verbs by hand are about: a state, the option of a moment, and that of ids.
+_BY_HAND = {
+    "redrive": ("dead", "died_before", "item_ids"),
+    "give_back": ("leased", "leased_before", "ids"),
+    "run_now": ("delayed", "due_before", "ids"),
+    "clear_state": ("", "died_before", ""),
+}
+#: Queues of which clients have different settings.
+STRANGE = ("s0", "s1", "s2")
 #: Operations that say by themselves to which values they do something.
 _ON_VALUES = ("ack", "nack", "requeue", "extend", "ack_many", "nack_many", "extend_many")
 _ON_VALUES += ("push", "push_many", "push_batch", "together", "worker", "family_worker", "leased")
@@ -42,13 +52,13 @@ _MOST: dict[str, tuple[int, int]] = {
     for most, verbs in {
         (1, 5): "pause resume pause_family resume_family sweep clear push_many",
         (1, 7): "ack nack requeue extend push_batch",
-        (1, 15): "push nack_many ack_many pop_min pop_max wait_for_items group",
+        (1, 15): "push nack_many ack_many pop_min pop_max wait_for_items",
         (1, 20): "lease_min lease_max pop lease lease_ack together",
-        (1, 30): "family_pop family_lease extend_many",
+        (1, 40): "family_pop family_lease extend_many",
         (2, 24): "remove bury push_shared result",
-        (4, 24): "look redrive clear_state remove_many enqueue abort move",
+        (4, 24): "group look redrive clear_state remove_many enqueue abort move",
         (4, 50): "enqueue_many abort_group",
-        (4, 90): "give_back run_now",
+        (5, 90): "give_back run_now",
         (11, 50): "recount",
     }.items()
     for verb in verbs.split()
@@ -78,20 +88,6 @@ LOOKS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@dataclass(eq=False)
-class Taking:
-    """Items that a call may have taken though it did not return them.
-
-    Attributes:
-        names, count: From where, and how many.
-        process: The process that is to requeue them, if the thread was interrupted in line.
-    """
-
-    names: tuple[str, ...]
-    count: int
-    process: Process | None = None
-
-
 @dataclass
 class Ledger:
     """What became of each value.
@@ -100,7 +96,6 @@ class Ledger:
         pushed: The queue and the moment of each push that may have taken effect, by value.
         sure, refused: Values that were certainly pushed, and certainly not.
         gone: How values ended that are certainly gone.
-        takings: What calls may have taken unseen.
         shared: The values that several clients push under one key.
     """
 
@@ -108,7 +103,6 @@ class Ledger:
     sure: dict[int, None] = field(default_factory=dict)
     refused: dict[int, None] = field(default_factory=dict)
     gone: dict[int, str] = field(default_factory=dict)
-    takings: dict[Taking, None] = field(default_factory=dict)
     shared: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def see(self, value: Any, how: str) -> None:
@@ -142,7 +136,6 @@ class Client:
         self.held: list[Any] = []
         self.op: dict[str, Any] | None = None
         self.waits: Any = None
-        self.taking: Taking | None = None
         self.thread: Any = None
         self._calls = 0
         self._intents: list[Any] = []
@@ -157,7 +150,7 @@ class Client:
                 self.world.model.left.clear()
             result = self._do(op)
             self.thread.alarm = self.thread.pending = None
-            self.waits = self.op = self.taking = None
+            self.waits = self.op = None
             self.world.progress()
             self.world.note(f"-> {result}")
 
@@ -226,8 +219,7 @@ class Client:
         def act_later() -> None:
             if self.op is not op or thread.is_gone:
                 return
-            if self.taking is not None and thread.is_blocked and not thread.is_at_engine:
-                self.taking.process = self.process
+            self._leave()
             thread.pending = act
             if what != "sleep":
                 schedule.wake(thread)
@@ -236,6 +228,12 @@ class Client:
             thread.alarm = strike["turns"], act
         else:
             schedule.at(schedule.now_us + int(strike["seconds"] * 1e6), act_later)
+
+    def _leave(self) -> None:
+        """Note that who waits in line is about to be interrupted: what is got for it goes back."""
+        for intent in self._intents:
+            if self.thread.is_blocked and not self.thread.is_at_engine:
+                intent.returns_to = self.process
 
     # Calls
 
@@ -271,6 +269,8 @@ class Client:
             self.world.note(f"unclear: {error!r}")
         if is_known:
             undo()
+            for intent in self._intents:
+                intent.may_take = False
             raise error
         raise Unclear(repr(error)[:60]) from error
 
@@ -324,7 +324,7 @@ class Client:
         elif op["do"] == "push_batch":
             push = self.process.program["service.items"].Push
             pushes = [push(one, delay=delay, **priority) for one in values]
-            self._answers(self.call(queue.push_batch, pushes, **options), now)
+            self._answers(self.call(queue.push_batch, pushes, **options, **self._once(op)), now)
         else:
             if "unique" in op:
                 options |= {"unique": op["unique"], "unique_while": op["while"]}
@@ -342,6 +342,8 @@ class Client:
             self._answers([item], now)
             if item.existing:
                 ledger.see(item.value, "a push that found its key")
+                if self.world.model is not None:
+                    self.world.model.found(item, op, now)
                 ledger.refused[values[0]] = None
                 return f"found {item.value}"
         ledger.sure.update(dict.fromkeys(values))
@@ -390,8 +392,6 @@ class Client:
         how |= {key: op[key] for key in ("delay",) if op.get("ends") == "nack" and key in op}
         seconds = {"seconds": op["seconds"]} if op.get("take") == "lease_many" else {}
         priority = {"priority": op["priority"]} if target.kind == "priority" else {}
-        taking = Taking((queue.name,), op["count"] * ("take" in op))
-        ledger.takings[taking] = None
 
         def work(tr: Any) -> list[Any]:
             for item in done:
@@ -401,11 +401,8 @@ class Client:
             target.push(value, tr=tr, delay=op.get("delay"), **priority)
             return [*found]
 
-        def undo() -> None:
-            ledger.refused[value] = ledger.takings.pop(taking, None)
-
+        undo = functools.partial(ledger.refused.update, {value: None})
         items = self.call(own["service"].run, queue.database, work, undo=undo)
-        ledger.takings.pop(taking)
         ledger.sure[value] = None
         self._note_taken(items, op, now)
         for item in done if op.get("ends") == "ack" else ():
@@ -424,8 +421,6 @@ class Client:
         source = self.process.catalog.several(names) if "names" in op else self._queue(op)
         is_one = op["do"] in _OF_ONE
         count = 1 if is_one else op["count"]
-        taking = self.taking = Taking(names, count)
-        self.ledger.takings[taking] = None
         options = self._once(op) | ({} if is_one else {"end": op["end"]})
         if "wait" in op:
             options["wait"] = op["wait"]
@@ -437,13 +432,11 @@ class Client:
             source.lease_many if leases else source.pop_many,
             self._least(names) - len([*done]),
         )
-        undo = functools.partial(self.ledger.takings.pop, taking)
         if is_one:
-            found = self.call(getattr(source, op["do"]), undo=undo, **options)
+            found = self.call(getattr(source, op["do"]), **options)
             items = [] if found is None else [found]
         else:
-            items = self.call(take, count, undo=undo, **options)
-        undo()
+            items = self.call(take, count, **options)
         if not min(count, least) <= len(items) <= count:
             simulated.running.fail(f"{op} returned {len(items)} items, of {least}")
         if not items:
@@ -568,14 +561,15 @@ class Client:
 
     def _chosen(self, op: dict[str, Any]) -> tuple[Any, Any, list[Any]] | None:
         """Return a queue, and one lease of it, or all leases of one; and their items."""
+        is_through = "through" in op
         if op["do"].endswith("_many"):
             items = [one for one in self.held if one.queue == op["queue"]]
-            return self._queue(op), items, items
+            queue = self._queue(op)
+            return self.process.catalog.several([queue.name]) if is_through else queue, items, items
         if not self.held:
             return None
         item = self.held[op["which"] % len(self.held)]
         catalog = self.process.catalog
-        is_through = "through" in op
         queue = catalog.several([item.queue]) if is_through else catalog.queue(item.queue)
         return queue, item, [item]
 
@@ -592,10 +586,8 @@ class Client:
         options = self._once(op) | {
             key: op[key] for key in ("seconds", "delay", "retry", "reason") if key in op
         }
-        taking = Taking((items[0].queue,) if items else (), len(items))
-        undo = functools.partial(self.ledger.takings.pop, taking, None)
         try:
-            found = self.call(getattr(queue, op["do"]), leases, undo=undo, **options)
+            found = self.call(getattr(queue, op["do"]), leases, **options)
         except self.process.program["exceptions"].LeaseLost:
             self._lose(items, began)
             raise
@@ -639,21 +631,16 @@ class Client:
 
     _bury = _remove
 
-    def _clear(self, op: dict[str, Any]) -> Any:
-        args = [op["state"]] if "state" in op else []
-        options = {"limit": op["limit"]} if "limit" in op else {}
-        found = self.call(getattr(self._queue(op), op["do"]), *args, **options)
-        return self._counted(op, found, op.get("state"))
-
-    def _counted(self, op: dict[str, Any], found: int, state: str | None) -> int:
-        """Return how many items a verb says that it has changed, which have changed, if alone."""
-        if self.world.is_alone and self.world.model and state:
-            number = self.world.model.left[state]
-            if found != number:
-                simulated.running.fail(f"{op} has changed {number} items, and says {found}")
+    def _counted(self, op: dict[str, Any], state: str | None, verb: Any, **options: Any) -> Any:
+        """Return how many items a verb says that it has changed: those that it is to, if alone."""
+        is_known = state and self.world.is_alone and self.world.model
+        meant = self.world.model.queues[op["queue"]].meant(op, state) if is_known else None
+        found = self.call(verb, **options)
+        number = self.world.model.left[state] if is_known else found
+        most = number if meant is None else min(meant, op.get("limit", meant))
+        if not found == number == most:
+            simulated.running.fail(f"{op} has changed {number} items, and says {found}, of {meant}")
         return found
-
-    _clear_state = _clear
 
     def _remove_many(self, op: dict[str, Any]) -> Any:
         queue = self._queue(op)
@@ -690,17 +677,31 @@ class Client:
                     self._answers([item], began)
         return _values(filter(None, shown)) if isinstance(shown, list) else shown
 
-    def _redrive(self, op: dict[str, Any]) -> Any:
-        limits = {key: op[key] for key in ("limit", "reason") if key in op}
-        return self._counted(op, self.call(self._queue(op).redrive, **limits), "dead")
+    def _by_hand(self, op: dict[str, Any]) -> Any:
+        """Redrive, give back, make ready or clear what is named, or what there is of some kind."""
+        queue, state, moment, ids = self._queue(op), *_BY_HAND[op["do"]]
+        source = self.process.catalog.several([queue.name]) if "through" in op else queue
+        how = {key: op[key] for key in ("limit", "reason", "worker", "spend") if key in op}
+        state = op.get("state", state)
+        if state != "dead":
+            how.pop("reason", None)
+        if "before" in op and (state == "dead" or op["do"] != "clear_state"):
+            us = simulated.running.now_us + self.process.program.skew_us - int(op["before"] * 1e6)
+            how[moment] = _EPOCH + datetime.timedelta(microseconds=us)
+        if "named" in op and ids and source is queue:
+            how[ids] = [one.id for one in self.call(queue.page, state=state, limit=2).items]
+        args = [state] if "state" in op else []
+        return self._counted(op, state, functools.partial(getattr(source, op["do"]), *args), **how)
 
-    def _give_back(self, op: dict[str, Any]) -> Any:
-        how = {key: op[key] for key in ("worker", "spend", "limit") if key in op}
-        return self._counted(op, self.call(self._queue(op).give_back, **how), "leased")
+    _redrive = _give_back = _run_now = _clear_state = _by_hand
 
-    def _run_now(self, op: dict[str, Any]) -> Any:
-        limits = {key: op[key] for key in ("limit",) if key in op}
-        return self._counted(op, self.call(self._queue(op).run_now, **limits), "delayed")
+    def _stranger(self, op: dict[str, Any]) -> Any:
+        """Push into a queue to which others push in another format: one of these is the queue's."""
+        service, kind = self.process.program["service"], ("fifo", "priority")[op["which"] % 2]
+        spec = service.QueueSpec(STRANGE[op["which"] % 3], kind=kind)
+        catalog = service.Catalog(self.process.database, ("sim",), [spec])
+        priority = {"priority": 1} if kind == "priority" else {}
+        return self.call(catalog.queue(spec.name).push, 0, **priority).id
 
     def _pause_family(self, op: dict[str, Any]) -> Any:
         for family in self.process.catalog.families():

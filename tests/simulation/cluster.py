@@ -16,12 +16,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tests.simulation import schedule as simulated
-from tests.simulation.locks import Waited
+from tests.simulation.locks import EngineLock, Waited
 from tests.simulation.programs import Program
 
 #: How long versions are kept: what is read at an older one fails.
 _LIFE_US = 5_000_000
-_CLIENT = Program("client")
+_CLIENT = Program("client", EngineLock)
 _transaction = _CLIENT["engines.embedded.transaction"]
 _snapshots = _CLIENT["engines.embedded.snapshots"]
 _state = _CLIENT["engines.embedded.transaction_state"]

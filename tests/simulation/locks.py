@@ -42,7 +42,7 @@ class Waited:
 class Lock(Waited):
     """Takes the place of ``threading.Lock``."""
 
-    is_reentrant = False
+    is_reentrant, has_turns = False, True
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,9 +50,11 @@ class Lock(Waited):
         self._count = 0
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        me = simulated.running.current
-        if not (self.is_reentrant and self._owner is me):
-            simulated.running.turn()
+        schedule = simulated.running
+        me = schedule.current
+        if self._owner is not me or not self.is_reentrant:
+            if self.has_turns:
+                schedule.turn()
             seconds = timeout if blocking else 0
             if self._owner is not None and not self._await(self._is_free, seconds):
                 return False
@@ -60,15 +62,18 @@ class Lock(Waited):
         self._count += 1
         return True
 
-    def release(self) -> None:
+    def release(self, *_: object) -> None:
         if not self._count:
             raise RuntimeError("release unlocked lock")
         self._count -= 1
         if not self._count:
             self._owner = None
-            self._wake()
+            if self._waiting:
+                self._wake()
         if not self.is_reentrant:
             simulated.running.turn()
+
+    __enter__, __exit__ = acquire, release
 
     def locked(self) -> bool:
         return self._owner is not None
@@ -76,17 +81,17 @@ class Lock(Waited):
     def _is_free(self) -> bool:
         return self._owner is None
 
-    def __enter__(self) -> bool:
-        return self.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
-
 
 class RLock(Lock):
     """Takes the place of ``_thread.RLock``."""
 
     is_reentrant = True
+
+
+class EngineLock(RLock):
+    """Takes the place of locks of the engine, which has its turns at its reads and commits."""
+
+    has_turns = False
 
 
 class Event(Waited):
@@ -112,9 +117,9 @@ class Event(Waited):
 class Condition(Waited):
     """Takes the place of ``threading.Condition``."""
 
-    def __init__(self, lock: Lock | None = None) -> None:
+    def __init__(self, lock: Lock) -> None:
         super().__init__()
-        self._lock = RLock() if lock is None else lock
+        self._lock = lock
 
     def __enter__(self) -> bool:
         return self._lock.acquire()
@@ -198,13 +203,13 @@ class Thread:
         return self._thread is not None and not (self._thread.is_over or self._thread.is_gone)
 
 
-def threading_for(process: Any) -> dict[str, Any]:
-    """Return the names of ``threading`` that a process uses."""
+def threading_for(process: Any, rlock: type[RLock]) -> dict[str, Any]:
+    """Return the names of ``threading`` that a process uses, whose locks are of a class."""
     return {
         "Lock": Lock,
-        "RLock": RLock,
+        "RLock": rlock,
         "Event": Event,
-        "Condition": Condition,
+        "Condition": lambda lock=None: Condition(rlock() if lock is None else lock),
         "Thread": type("Thread", (Thread,), {"process": process}),
         "get_ident": lambda: simulated.running.current.number + 1,
         "current_thread": lambda: simulated.running.current,

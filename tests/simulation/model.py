@@ -26,7 +26,7 @@ from tests.simulation.cluster import State
 from tests.simulation.schedule import Found
 
 if TYPE_CHECKING:
-    from tests.simulation.world import World
+    from tests.simulation.world import Process, World
 
 READY, LEASED, DELAYED, DEAD = "ready", "leased", "delayed", "dead"
 #: Where an item is that was popped, or is in a handoff, from which it may come back.
@@ -58,7 +58,7 @@ class Thing(NamedTuple):
     value: Any
     table: str
     priority: Any
-    pushed: Span
+    pushed: Span | None
     attempts: int = 0
     #: When the lease or the delay ends, or when it died; when the lease began.
     until: Span | None = None
@@ -69,20 +69,37 @@ class Thing(NamedTuple):
     lease: str | None = None
     #: Attempt, reason, worker and moment of each failure.
     failures: tuple[tuple[int, str, str | None, Span], ...] = ()
+    #: Its unique key, and until when; whether it has that now, None for perhaps.
+    unique: tuple[str, str] | None = None
+    has_key: bool | None = False
 
     def put(self, table: str, **facts: Any) -> Thing:
         """Return it in a table, without what it had in another."""
-        fresh = dict.fromkeys(("until", "began", "reason", "worker", "lease"))
+        fresh: dict[str, Any] = dict.fromkeys(("until", "began", "reason", "worker", "lease"))
+        if self.unique is not None:
+            is_freed = table in (DEAD, GONE) or (table == LEASED and self.unique[1] == "ready")
+            # who requeues it takes the key again, if that is free
+            is_back = table == READY and self.table in (LEASED, AWAY) and not self.has_key
+            fresh["has_key"] = False if is_freed else None if is_back else self.has_key
+            if table == AWAY and self.has_key:
+                fresh["has_key"] = None  # it was popped, or is in a handoff
         return self._replace(**{"table": table, **fresh, **facts})
 
 
 @dataclass(eq=False)
 class Intent:
-    """What a client is about to do: an operation, since when, and with which values, if known."""
+    """What a client is about to do: an operation, since when, and with which values, if known.
+
+    Attributes:
+        may_take: Whether it may have taken items that no client sees.
+        returns_to: The process that then is to requeue them, if its thread was interrupted in line.
+    """
 
     op: dict[str, Any]
     began_us: int
     values: frozenset[Any] | None
+    may_take: bool = True
+    returns_to: Process | None = None
 
 
 class Model:
@@ -157,12 +174,30 @@ class Model:
         if not any(_is_answer(one, item) for one in old):
             simulated.running.fail(f"{item} was returned, which was {old}")
 
+    def found(self, item: Any, op: dict[str, Any], began_us: int) -> None:
+        """Check that an item which a push has found had its key at some time while that ran."""
+        key, old = op.get("unique"), self.was(item.value, began_us)
+        if not any(one.unique and one.unique[0] == key and one.has_key is not False for one in old):
+            simulated.running.fail(f"{op} found {item}, which was {old}")
+
     def lost(self, items: Iterable[Any], began_us: int) -> None:
         """Check that leases which a call says to be lost were not held all the time."""
         for item in items:
             secret = item.lease.rpartition(".")[2]
             if all(one.lease == secret for one in self.was(item.value, began_us)):
                 simulated.running.fail(f"the lease of {item} is said to be lost, and is held")
+
+    def unseen(self, name: str, *, is_anywhere: bool) -> int:
+        """Return how many items of a queue pops may have taken whose outcome nobody knows."""
+        faults, found = self.world.cluster.faults, 0
+        for intent in self.intents:
+            op, back = intent.op, intent.returns_to
+            # what was taken for who left is requeued
+            is_back = back is not None and back.is_whole and not (faults.commit or faults.read)
+            names = self.world.expanded(op.get("names") or [op.get("queue")])
+            if "pop" in op["do"] and intent.may_take and not is_back:
+                found += op.get("count", 1) * (is_anywhere or name in names)
+        return found
 
     def look(self) -> None:
         """Compare everything with what the observer sees."""
@@ -196,6 +231,7 @@ class QueueModel:
         self._hidden = {
             one: self._tables.state_bounds(state) for one, state in self._states.items()
         }
+        self._keeps = self._store.codec.keeps_metadata
         self._most = queue.options.max_attempts or math.inf
         self._is_strict = queue.options.shards is None
         self.things: dict[bytes, list[Thing]] = {}
@@ -245,7 +281,15 @@ class QueueModel:
             secret = base64.urlsafe_b64encode(now[1]).rstrip(b"=").decode()
             found = [one._replace(lease=secret) for one in found]
         self.things[place] = _merged(found)
+        self._check_key(place, *found[:1] * (was is None or was[0] == DEAD))
         self._model.note(value, self.things[place])
+
+    def _check_key(self, place: bytes, new: Thing | None = None) -> None:
+        """Check that no other item has the unique key that one gets."""
+        for other, things in self.things.items() if new and new.has_key else ():
+            unique = things[0].unique
+            if unique and unique[0] == new.unique[0] and other != place and _have_key(things):
+                raise Found(f"{new} has the unique key that {things} have")
 
     def _at(self, place: bytes, state: State) -> tuple[str, bytes] | None:
         """Return the table where an item is, and what only the holder of its lease knows."""
@@ -274,7 +318,9 @@ class QueueModel:
             op, span = intent.op, self._model.span(intent.began_us)
             if op["do"] in _PUSHES and value in (intent.values or ()):
                 given = op["priority"] if priority is not None else None
-                new = Thing(value, READY, given, span)
+                new = Thing(value, READY, given, span if self._keeps else None)
+                if "unique" in op:
+                    new = new._replace(unique=(op["unique"], op["while"]), has_key=True)
                 if op.get("delay"):
                     new = new.put(DELAYED, until=span.later(op["delay"]))
                 yield from [new] if new.table == table else self._moves(new, table)
@@ -282,7 +328,10 @@ class QueueModel:
                 for one in self._model.was(value):
                     own = one.priority if one.priority is not None else 1
                     level = None if priority is None else own
-                    yield from [one.put(READY, priority=level, failures=())] * (table == READY)
+                    facts = {"priority": level, "failures": (), "unique": None, "has_key": False}
+                    pushed = (one.pushed or span) if self._keeps else None
+                    here = one.put(READY, pushed=pushed, **facts)
+                    yield from [here] * (table == READY)
 
     def _moves(self, one: Thing, table: str, *, is_again: bool = False) -> list[Thing]:
         """Return what an item may be in a table, or under another lease."""
@@ -330,21 +379,21 @@ class QueueModel:
         yield from self._by_hand(op, one, table, span)
         if op["do"] == "bury" and one.table == READY:
             yield from self._if(table, one.put(DEAD, until=span, reason=op.get("reason", "buried")))
-        is_meant = "reason" not in op or _group(op["reason"]) == _group(one.reason)
+        is_meant = _is_meant(op, one, span)
         if op["do"] == "redrive" and one.table == DEAD and is_meant:
-            yield from self._if(table, one.put(READY, attempts=0, failures=()))
-        is_cleared = op["do"] == "clear_state" and op["state"] == one.table
+            facts = {"attempts": 0, "failures": (), "has_key": one.unique is not None}
+            yield from self._if(table, one.put(READY, **facts))
+        is_cleared = op["do"] == "clear_state" and op["state"] == one.table and is_meant
         if op["do"] in ("remove", "remove_many", "clear") or is_cleared:
             yield from self._if(table, one.put(GONE))
 
     def _by_hand(self, op: dict[str, Any], one: Thing, table: str, at: Span) -> Iterator[Thing]:
         """Yield what who has no token may make of an item before its time."""
-        is_theirs = "worker" not in op or op["worker"] == one.worker
-        if op["do"] == "give_back" and one.table == LEASED and is_theirs:
+        if op["do"] == "give_back" and one.table == LEASED and _is_meant(op, one, at):
             spent = op.get("spend", True)
             back = self._given_up(one, _GIVEN_BACK, at) if spent else one.put(READY)
             yield from self._if(table, back)
-        if op["do"] == "run_now" and one.table == DELAYED:
+        if op["do"] == "run_now" and one.table == DELAYED and _is_meant(op, one, at):
             yield from self._if(table, one.put(READY))
 
     def _if(self, table: str, new: Thing) -> Iterator[Thing]:
@@ -366,6 +415,7 @@ class QueueModel:
         facts: dict[str, Any] = {"attempts": attempts, "failures": failures}
         if attempts >= self._most or not retry:
             return one.put(DEAD, until=at, reason=reason, **facts)
+        facts["has_key"] = one.has_key
         if delay:
             return one.put(DELAYED, until=at.later(delay), **facts)
         return one.put(READY, **facts)
@@ -397,6 +447,19 @@ class QueueModel:
             found += bool(at and (at[0] == READY or (is_over and lives)))
         return found
 
+    def meant(self, op: dict[str, Any], table: str) -> int | None:
+        """Return how many items of a table an operation is to change; None if that depends."""
+        state, found = self._world.cluster.state, 0
+        if "named" in op or "before" in op:
+            return None
+        for place, things in self.things.items():
+            at, one = self._at(place, state), things[0]
+            if at and at[0] == table:
+                if len(things) > 1 or (op["do"] == "redrive" and one.unique):
+                    return None
+                found += _is_meant(op, one, Span(math.inf, math.inf))
+        return found
+
     def look(self, queue: Any = None) -> None:
         """Compare what the observer sees of the queue, or a client by an object of its own."""
         mine, self._queue = self._queue, queue or self._queue
@@ -414,9 +477,12 @@ class QueueModel:
                 places[at[0]].append(place)
         for table, some in places.items():
             self._look_at_pages(table, [self._keys.id_of(place) for place in some])
+        tr = queue.database.create_transaction()
+        self._look_at_overview(tr, places)
         for table, some in places.items():
             for place in some:
                 item = queue.get(self._keys.id_of(place))
+                self._look_at_key(tr, place, item)
                 self._compare(place, item, table, f"get shows {item}")
         counts = queue.counts()
         hidden = [(name, len(places[name])) for name in _HIDDEN]
@@ -427,6 +493,37 @@ class QueueModel:
         if self._is_strict:
             self._look_at_searches(places)
         self._look_at_history(sum(map(len, places.values())))
+
+    def _look_at_key(self, tr: Any, place: bytes, item: Any) -> None:
+        """Compare whether an item has its unique key, and where its value is."""
+        overview, things = self._queue.overview, self.things[place]
+        kept = overview.unique_while(tr, item)
+        has_key = things[0].has_key if len(things) == 1 else None
+        if kept and (not things[0].unique or kept != things[0].unique[1]):
+            raise Found(f"{self._queue.name}: {things} has a unique key while {kept}")
+        if has_key is not None and (kept is not None) != has_key:
+            raise Found(f"{self._queue.name}: {things} has a unique key while {kept}")
+        if overview.key_of(item) not in self._world.cluster.state.values:
+            raise Found(f"{item} is not at {overview.key_of(item)!r}")
+
+    def _look_at_overview(self, tr: Any, places: dict[str, list[bytes]]) -> None:
+        """Compare who holds items, and when something is due."""
+        overview, now = self._queue.overview, simulated.running.now_us
+        leased = [self.things[place] for place in places[LEASED]]
+        is_sure = all(len(some) == 1 and _is_at(some[0], now) is not None for some in leased)
+        shown = Counter(one.worker for one in overview.leases(tr))
+        expected = Counter(some[0].worker for some in leased if _is_at(some[0], now))
+        if is_sure and shown != expected:
+            raise Found(f"{self._queue.name} shows leases of {shown}, not {expected}")
+        if overview.begin_ends(tr)().is_empty == bool(places[READY]):
+            raise Found(f"{self._queue.name} is shown as empty, and has {places[READY]}")
+        dues = [one.until for place in places[DELAYED] for one in self.things[place]]
+        dues += [one.until for some in leased for one in some]
+        low, high = (min([one[at] for one in dues if one], default=0) for at in (0, 1))
+        if not self._world.cluster.state.between(*self._tables.handoffs):
+            due = overview.begin_due(tr)()
+            if not low <= (due or 0) <= high:
+                raise Found(f"{self._queue.name} shows {due} as due, not one of {dues}")
 
     def _look_at_limits(self, ready: list[bytes]) -> None:
         """Compare whether it is paused, and whether its limits keep items back."""
@@ -478,27 +575,31 @@ class QueueModel:
         queue = self._queue
         shown = {}
         for end, limit in (("min", 2), ("max", 100)):
-            cursor, items = None, []
-            while not items or cursor is not None:
-                page = queue.page(state=table, end=end, limit=limit, after=cursor)
-                items += page.items
-                cursor = page.cursor
-                if not page.items:
-                    break
+            items = self._paged(state=table, end=end, limit=limit)
             found = [item.id for item in items]
             expected = ids if end == "min" else ids[::-1]
             if found != expected and (self._is_strict or sorted(found) != sorted(ids)):
                 raise Found(f"{queue.name}: the page of {table} shows {found}, not {expected}")
             shown = {item.id: item for item in items}
+            if table != READY:
+                items = self._paged(state=table, end=end, limit=limit, order="time")
+                moments = [item.died_at or item.until for item in items]
+                in_order = sorted(moments, reverse=end == "max")
+                if sorted(item.id for item in items) != sorted(ids) or moments != in_order:
+                    raise Found(f"{queue.name}: {table} by time are {items}")
         for one in ids:
             self._compare(
                 self._keys.place_named(one), shown[one], table, f"a page shows {shown[one]}"
             )
-        if table != READY:
-            items = queue.page(state=table, order="time").items
-            moments = [item.died_at or item.until for item in items]
-            if sorted(item.id for item in items) != sorted(ids) or moments != sorted(moments):
-                raise Found(f"{queue.name}: {table} by time are {items}")
+
+    def _paged(self, **how: Any) -> list[Any]:
+        """Return all items that pages show, each after the cursor of the one before."""
+        page = self._queue.page(**how)
+        items = [*page.items]
+        while page.cursor is not None and page.items:
+            page = self._queue.page(after=page.cursor, **how)
+            items += page.items
+        return items
 
     def _compare(self, place: bytes, item: Any, table: str, how: str) -> None:
         """Compare an item with what it may be, which is then no more than that."""
@@ -527,9 +628,9 @@ class QueueModel:
         if not away and queue.kind == "priority" and dict(queue.by_priority()) != levels:
             raise Found(f"{queue.name}: the levels are {queue.by_priority()}, not {levels}")
         oldest = queue.oldest()
-        if (oldest is None) != (not ready):
+        if (oldest is None) != (not ready or not self._keeps):
             raise Found(f"{queue.name}: the oldest is {oldest}, of {len(ready)}")
-        if oldest is not None:
+        if oldest is not None and self._keeps:
             first = ready[:1] if queue.kind == "fifo" and self._is_strict else ready
             spans = [one.pushed for one in first]
             if queue.kind != "fifo":
@@ -576,14 +677,34 @@ def _merged(things: list[Thing]) -> list[Thing]:
     return [*found.values()]
 
 
+def _is_meant(op: dict[str, Any], one: Thing, span: Span) -> bool:
+    """Tell whether a verb by hand may be about an item: by its reason, worker and moment."""
+    if op["do"] == "clear_state" and op["state"] != DEAD:
+        return True
+    at = one.began if op["do"] == "give_back" else one.until
+    is_early = "before" not in op or at is None or at.low < span.high - op["before"] * 1e6
+    is_theirs = "worker" not in op or op["worker"] == one.worker
+    return is_early and is_theirs and _group(op.get("reason", one.reason)) == _group(one.reason)
+
+
+def _have_key(things: list[Thing]) -> bool:
+    """Tell whether an item certainly has its unique key."""
+    return all(one.has_key for one in things)
+
+
 def _joined(one: Thing, other: Thing) -> Thing:
     failures = [
         (*facts, _both(at, also[-1]))
         for (*facts, at), also in zip(one.failures, other.failures, strict=True)
     ]
     until, began = (_both(getattr(one, at), getattr(other, at)) for at in ("until", "began"))
+    has_key = one.has_key if one.has_key == other.has_key else None
     return one._replace(
-        pushed=_both(one.pushed, other.pushed), until=until, began=began, failures=tuple(failures)
+        has_key=has_key,
+        pushed=_both(one.pushed, other.pushed),
+        until=until,
+        began=began,
+        failures=tuple(failures),
     )
 
 
@@ -612,6 +733,12 @@ def _is_answer(one: Thing, item: Any) -> bool:
 
 def _group(reason: str | None) -> str:
     return str(reason).partition("\n")[0]
+
+
+def _is_at(one: Thing, now_us: int) -> bool | None:
+    """Tell whether a lease has not expired at a moment; None for perhaps."""
+    assert one.until is not None
+    return True if one.until.low > now_us else False if one.until.high < now_us else None
 
 
 def _us(moment: Any) -> int:

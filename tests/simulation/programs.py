@@ -9,6 +9,7 @@ So each process has its own global variables, as a real one has, and nothing of 
 
 from __future__ import annotations
 
+import ast
 import builtins
 import functools
 import importlib
@@ -27,6 +28,8 @@ from tests.simulation import schedule as simulated
 #: The modules of which copies have simulated ones.
 SIMULATED = ("_thread", "os", "queue", "random", "secrets", "threading", "time")
 _PACKAGE = "fdbqueue"
+#: What of it may be copied so that threads change at any line, and what is called there.
+_WITH_LINES, _LINE = ("fdbqueue.service", "fdbqueue.tasks"), "__line__"
 _DRAWS = ("random", "uniform", "randrange", "randint", "sample", "choice", "shuffle")
 _CONTAINERS = (list, dict, set, weakref.WeakKeyDictionary, weakref.WeakSet)
 
@@ -44,26 +47,58 @@ class _Module(types.ModuleType):
 
 
 @functools.cache
-def _code_of(name: str) -> tuple[Any, bool]:
+def _code_of(name: str, has_lines: bool) -> tuple[Any, bool]:
     """Return the code of a module, and whether it is a package."""
     spec = importlib.import_module(name).__spec__  # dataclasses look for the module by its name
     assert spec is not None
     code = spec.loader.get_code(name)  # a file's
+    if has_lines and name.startswith(_WITH_LINES):
+        tree = _Lines().visit(ast.parse(spec.loader.get_source(name)))
+        code = compile(ast.fix_missing_locations(tree), code.co_filename, "exec")
     return code, spec.submodule_search_locations is not None
+
+
+class _Lines(ast.NodeTransformer):
+    """Lets a thread give up its turn before each statement of a function."""
+
+    def _visit_function(self, node: Any) -> Any:
+        if node.name != "__del__":  # which runs anywhere
+            for part in ast.walk(node):
+                for block in ("body", "orelse", "finalbody"):
+                    some = getattr(part, block, None)
+                    if isinstance(some, list) and not isinstance(part, ast.ClassDef):
+                        setattr(part, block, [new for one in some for new in _with_line(one)])
+        return node
+
+    visit_FunctionDef = visit_AsyncFunctionDef = _visit_function  # noqa: N815  # as ast calls them
+
+
+def _with_line(node: Any) -> list[Any]:
+    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    if is_text or isinstance(node, (ast.Global, ast.Nonlocal)):
+        return [node]
+    call = ast.Call(ast.Name(_LINE, ast.Load()), [], [])
+    return [ast.copy_location(ast.Expr(call), node), node]
 
 
 class Program:
     """A copy of the package, for one simulated process at a time.
 
-    Attributes:
+    Args:
         name: What its threads are called by.
+        rlock: What its locks are.
+        has_lines: Whether threads may change at any line of it.
+
+    Attributes:
         pid: The number of the process.
         skew_us: By how much its clock is ahead.
         dice: What it draws from.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(
+        self, name: str, rlock: type[locks.RLock] = locks.RLock, *, has_lines: bool = False
+    ) -> None:
+        self.name, self._has_lines = name, has_lines
         self.pid = self.skew_us = 0
         self.dice = random.Random(0)
         #: What a project's code is, by its path.
@@ -71,10 +106,12 @@ class Program:
         self._hooks: dict[str, list[Any]] = {"before": [], "after_in_child": []}
         self._modules: dict[str, types.ModuleType] = {}
         self._kept: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = []
+        #: What is remembered of calls, whose lines would run in the first run alone.
+        self._caches: list[Any] = []
         hooks = {"register_at_fork": self._register}
         names: dict[str, dict[str, Any]] = {
-            "threading": locks.threading_for(self),
-            "_thread": {"RLock": locks.RLock},
+            "threading": locks.threading_for(self, rlock),
+            "_thread": {"RLock": rlock},
             "time": {"clock_gettime": _seconds, "time_ns": self._time_ns, "sleep": _sleep},
             "os": {"getpid": self._getpid, "urandom": self.dice.randbytes, **hooks},
             "queue": {"SimpleQueue": locks.SimpleQueue},
@@ -85,7 +122,7 @@ class Program:
             "django.utils.module_loading": {"import_string": self._imported},
         }
         self._simulated = {name: _Module(name, given) for name, given in names.items()}
-        self._builtins = {**vars(builtins), "__import__": self._import}
+        self._builtins = {**vars(builtins), "__import__": self._import, _LINE: _line}
 
     def __getitem__(self, name: str) -> Any:
         """Return a module of the copy by its name without the package's."""
@@ -101,6 +138,9 @@ class Program:
                 if type(value) in (*_CONTAINERS, itertools.count)
             }
             self._kept.append((vars(module), names, contents))
+            owners = [names, *(vars(one) for one in names.values() if isinstance(one, type))]
+            found = [getattr(one, "__func__", one) for owner in owners for one in owner.values()]
+            self._caches += [one for one in found if hasattr(one, "cache_clear")]
 
     def put(self, owner: Any, name: str, value: Any) -> None:
         """Put something into a class or a module of the copy, for new processes, too."""
@@ -113,6 +153,8 @@ class Program:
         """Be a new process."""
         self.skew_us = skew_us
         self.dice.seed(seed)
+        for cache in self._caches if self._has_lines else ():
+            cache.cache_clear()
         for names, kept, contents in self._kept:
             names.clear()
             names.update(kept)
@@ -168,7 +210,7 @@ class Program:
             self._load(parent)
         if name in self._modules:
             return self._modules[name]
-        code, is_package = _code_of(name)
+        code, is_package = _code_of(name, self._has_lines)
         module = self._modules[name] = types.ModuleType(name)
         module.__file__ = code.co_filename
         module.__package__ = name if is_package else parent
@@ -183,6 +225,10 @@ class Program:
 
 def _seconds(_: int) -> float:
     return simulated.running.seconds()
+
+
+def _line() -> None:
+    simulated.running.line()
 
 
 def _sleep(seconds: float) -> None:

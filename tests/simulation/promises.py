@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.cluster import KeyValue, State
-from tests.simulation.model import whole
 from tests.simulation.schedule import Found
+from tests.simulation.tasks import PREFIX
 from tests.simulation.workload import PATTERN
 
 if TYPE_CHECKING:
@@ -35,13 +36,11 @@ class Promises:
         sleeps = max((op.get("strike", {}).get("sleeps", 0) for op in ops), default=0)
         #: By how much commits may come later than what decided them.
         self._slack_us = world.longest_us + int(sleeps * 1e6)
-        self._has_keys = any("unique" in op for op in ops)
         self._queue = queue = catalog.queue(name)
         self._examiner = program["service.tools.examination"].Examiner(queue)
         self._tables, self._bounds = queue.parts.store.tables, queue.parts.store.keys.bounds
         self._keys = catalog.index(catalog.spec(name))
         self._member, self._store = self._tables.member, queue.parts.store
-        self._until_done = program["service.storage.item_keys"].UNTIL_DONE
         options, limits = queue.options, world.plan["queues"].get(pattern, {})
         is_limited = name.startswith("limited.")
         if is_limited:
@@ -51,6 +50,9 @@ class Promises:
         is_limited = is_limited or limits.get("max_leased") or limits.get("rate")
         self._is_free = not (is_changed or is_limited)
         self.most_leased = None if is_changed else limits.get("max_leased")
+        limits_key = program["tasks.key_limit_queues"].limits_key
+        #: The row that has the limits of tasks, which take part in each commit that leases.
+        self._limits_at = limits_key(PREFIX, name) if name.startswith("limited.") else None
         self._states = program["service.storage.tables"].State
         self._leases = self._tables.state_bounds(self._states.LEASED)
         rate = program["service.options"].parse_rate(limits.get("rate"))
@@ -61,8 +63,6 @@ class Promises:
         #: Whether nothing keeps it once it is empty: no responses, tokens, clocks that are ahead.
         has_keys = "push_shared" in verbs or any("once" in op for op in ops)
         self._is_plain = self._is_free and not has_keys and not world.is_skewed
-        #: Items that have returned while another had their unique key.
-        self._keyless: set[bytes] = set()
         #: When each of its ready items became that, and those that were.
         self._ready_since: dict[bytes, int] = {}
         #: When each row of the index was written last.
@@ -81,10 +81,10 @@ class Promises:
             self._check_taken(taken, before, after, request, now_us)
         if self.most_leased is not None and any(first <= key < stop for key in changes):
             was, number = [_count(one.between(first, stop)) for one in (before, after)]
-            if number > max(was, self.most_leased):
-                raise Found(f"{self.name} has {number} leases, of {self.most_leased}")
-        if self._has_keys:
-            self._check_keys(before, after, changes)
+            row = before.values.get(self._limits_at) if self._limits_at else None
+            most = self.most_leased if row is None else json.loads(row)["max_leased"]
+            if number > max(was, most or math.inf):
+                raise Found(f"{self.name} has {number} leases, of {most}")
         if self._member is not None:
             self._check_rows(after, changes, request)
             if self._is_free:
@@ -122,37 +122,6 @@ class Promises:
         wrong = [key for key in taken if left and key > left[0] and key < last]
         if wrong:
             raise Found(f"{self.name}: {wrong[0]!r} was taken before {left[0]!r}")
-
-    def _check_keys(self, before: State, after: State, changes: dict[bytes, Any]) -> None:
-        """Check that an item has its unique key when it gets ready, and until it needs it no more.
-
-        One whose key a lease has freed returns without it if the lease has failed.
-        """
-        keys, uniques = self._store.keys, self._tables.uniques
-        for key in changes:
-            if key in after.values and self._bounds[0] <= key < self._bounds[1]:
-                place = keys.place_of(key)
-                tag = self._store.position(place).tag
-                owner = after.values.get(self._tables.unique(tag)) if tag else place
-                if owner not in (None, place):
-                    self._keyless.add(place)
-                data = whole(after, self._tables, place, key)
-                tried = self._store.codec.decode(data).attempts
-                tried = tried or self._tables.attempts(place) in after.values  # of long values
-                is_free = place in self._keyless or (tried and tag[:1] != self._until_done)
-                if owner is None and not is_free:
-                    raise Found(f"{self.name}: {key!r} has lost its unique key")
-            elif uniques[0] <= key < uniques[1]:
-                place = before.values.get(key) or b""
-                if place and after.values.get(key) != place and self._needs_key(after, place):
-                    raise Found(f"{self.name}: the unique key of {place!r} was taken from it")
-
-    def _needs_key(self, after: State, place: bytes) -> bool:
-        states = [self._states.DELAYED]
-        if self._store.position(place).tag[:1] == self._until_done:
-            states.append(self._states.LEASED)
-        hidden = (self._tables.hidden_keys(state, place)[0] for state in states)
-        return any(key in after.values for key in (self._store.keys.key(place), *hidden))
 
     def _check_rows(self, after: State, changes: dict[bytes, Any], request: Any) -> None:
         """Check that no row of the index is removed that was written after the removal had read."""

@@ -14,10 +14,9 @@ import json
 import operator
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tests.simulation import free
 from tests.simulation.schedule import Found
 from tests.simulation.workload import draw_plan, lines
 from tests.simulation.world import World
@@ -27,7 +26,7 @@ _ORDERS = 5
 _SHRINK_SECONDS = 240.0
 #: What an operation, a client and the engine need not have.
 _OPTIONAL = ("strike", "delay", "unique", "once", "wait", "then", "chain", "more", "prefetch")
-_OPTIONAL += ("reserves", "process")
+_OPTIONAL += ("reserves", "process", "lines")
 _NUMBERS = re.compile(r"\[.*?\]|b'.*?'|[0-9.]+|p[0-9]/\w+|\bm-\w\b")
 
 
@@ -58,9 +57,15 @@ def run(plan: dict[str, Any], order: str) -> History:
     """Run a plan in an order."""
     gc.disable()
     gc.freeze()  # garbage is looked for among what the run makes
+    found = None
     try:
         world: World | None = World(copy.deepcopy(plan), order)
-        return _history(world, plan, order)
+        schedule = world.schedule
+        try:
+            world.run()
+        except Found as error:
+            found = str(error)
+        return History(plan, order, found, schedule.steps, schedule.log)
     finally:
         world = None
         gc.collect()
@@ -68,29 +73,9 @@ def run(plan: dict[str, Any], order: str) -> History:
         gc.enable()
 
 
-def _history(world: World, plan: dict[str, Any], order: str) -> History:
-    found = None
-    try:
-        world.run()
-    except Found as error:
-        found = str(error)
-    return History(plan, order, found, world.schedule.steps, world.schedule.log)
-
-
 def run_seed(seed: int) -> History:
     """Run the plan of a seed."""
     return run(draw_plan(seed), str(seed))
-
-
-def free_runner() -> Callable[[int], History]:
-    """Return what runs the plan of a seed on a real engine."""
-    engine = free.open_engine()
-
-    def run_one(seed: int) -> History:
-        world = free.FreeWorld(draw_plan(seed), *engine)
-        return _history(world, world.plan, str(seed))
-
-    return run_one
 
 
 def run_line(line: str) -> History:

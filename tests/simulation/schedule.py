@@ -63,9 +63,12 @@ class Schedule:
         seed: Of the dice.
         switch: How probable it is at a turn that another thread goes on.
         most_steps: A run that makes more turns does not end.
+        lines: How probable it is at a line of the package.
     """
 
-    def __init__(self, seed: str, switch: float, most_steps: int = 1_000_000) -> None:
+    def __init__(
+        self, seed: str, switch: float, most_steps: int = 1_000_000, lines: float = 0.0
+    ) -> None:
         self.dice = random.Random(seed)
         self.now_us = START_US
         #: A run that takes longer does not end.
@@ -75,7 +78,7 @@ class Schedule:
         self.log: list[str] = []
         #: Called before time jumps, with the moment to which it will.
         self.before_jump: Callable[[int], None] = lambda _: None
-        self._switch, self._most_steps = switch, most_steps
+        self._switch, self._most_steps, self._lines = switch, most_steps, lines
         self._ready: list[SimThread] = []
         self._events: list[tuple[int, int, Any, int]] = []
         self._numbers = itertools.count(1)
@@ -136,6 +139,12 @@ class Schedule:
         if self._ready and self.dice.random() < self._switch:
             self._ready.append(me)
             self._pass_on(me)
+
+    def line(self) -> None:
+        """Let another thread go on, perhaps, before a line of the package."""
+        if self._ready and not self._quiet and self.dice.random() < self._lines:
+            self._ready.append(self.current)
+            self._pass_on(self.current)
 
     def block(self, until_us: int | None = None) -> bool:
         """Let the current thread wait; tell whether it was woken before the moment came."""

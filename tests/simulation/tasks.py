@@ -39,7 +39,7 @@ QUEUE, PREFIX = "tasks-default", ("sim",)
 _MODULES = ("worker", "groups", "aborts", "current", "group_results", "results")
 #: What keys limited tasks have, and how often the schedule is due.
 KEYS, _EVERY_SECONDS = ("x", "Y_z"), 7
-_DONE = b"done "
+_DONE, _ABORTED = b"done ", "fdbqueue.tasks.exceptions.TaskAborted"
 #: The number of the tasks of the schedule.
 _TICKS = -1
 _TICK = {"task": f"{__name__}.work", "args": [{"id": _TICKS, "seconds": 0, "fails": 0}]}
@@ -169,6 +169,9 @@ class Tasks:
         self._succeeded: set[int] = set()
         self._enqueued: set[int] = set()
         self._ids: list[str] = []
+        self._numbers: dict[str, int] = {}
+        #: What an abort of a task has said, and when.
+        self._aborted: dict[int, tuple[str, int]] = {}
         self._groups: dict[str, list[int]] = {}
         self._slots: set[int] = set()
         self._hows: dict[int, dict[str, Any]] = {}
@@ -206,7 +209,9 @@ class Tasks:
             how["after"] = simulated.running.now_us + int(op["later"] * 1e6)
             options["run_after"] = datetime.datetime.fromtimestamp(moment, datetime.timezone.utc)
         if "key" in op:
-            return _task(own, limited, **_limits(self._world.plan["tasks"]["limits"]), **options)
+            limits = self._world.plan["tasks"]["limits"]
+            limits = {"max_running": op["newer"]} if "newer" in op else limits
+            return _task(own, limited, **_limits(limits), **options)
         return _task(own, noting if "notes" in op else work, **options)
 
     def enqueue(self, client: Client, op: dict[str, Any]) -> Any:
@@ -224,7 +229,7 @@ class Tasks:
             call = functools.partial(backend.enqueue, task, [how], {})
         found = client.call(call, undo=lambda: ledger.refused.update(known))
         self._ids.append(found.id)
-        number = _number({"args": found.args})
+        number = self._numbers[found.id] = _number({"args": found.args})
         if number != how["id"] and "unique" not in op:
             simulated.running.fail(f"{how['id']} was enqueued, and {number} is shown")
         if number == how["id"]:
@@ -234,14 +239,14 @@ class Tasks:
     def enqueue_many(self, client: Client, op: dict[str, Any]) -> Any:
         """Enqueue some tasks with one call."""
         own, hows = client.process.program, [self._how(op) for _ in range(op["count"])]
-        backend, known = own["tasks.compat"].task_backends["default"], [one["id"] for one in hows]
+        known = [one["id"] for one in hows]
         task = self._made(own, op, {"id": 1})
         undo = functools.partial(self._world.ledger.refused.update, dict.fromkeys(known))
-        calls = [([how], {}) for how in hows]
-        found = client.call(functools.partial(backend.enqueue_many, task, calls), undo=undo)
+        found = client.call(task.enqueue_many, [([how], {}) for how in hows], undo=undo)
         if [one.args for one in found] != [[how] for how in hows]:
             simulated.running.fail(f"{known} were enqueued, and {found} are shown")
         self._ids += [one.id for one in found]
+        self._numbers.update((one.id, _number({"args": one.args})) for one in found)
         self._world.ledger.sure.update(dict.fromkeys(known))
         return known
 
@@ -264,7 +269,10 @@ class Tasks:
 
     def group(self, client: Client, op: dict[str, Any]) -> Any:
         """Enqueue a group, perhaps one that something follows, or in the middle of a chain."""
-        groups, task = client.process.program["tasks.groups"], _task(client.process.program)
+        own, limits = client.process.program, self._world.plan["tasks"]["limits"]
+        groups, task = own["tasks.groups"], _task(own)
+        if "key" in op:  # the same for all: what follows others is given what these return
+            task = _task(own, limited, concurrency_key=op["key"], **limits)
         parts = [self._how({**op, "fails": 0}) for _ in range(op["count"] - 1)] + [self._how(op)]
         first = last = [how["id"] for how in parts]
         branch = groups.group([groups.call(task, how) for how in parts])
@@ -323,7 +331,10 @@ class Tasks:
         if not self._ids:
             return "there is none"
         one = self._ids[op["which"] % len(self._ids)]
-        return client.call(client.process.program["tasks.aborts"].abort, one)
+        outcome = client.call(client.process.program["tasks.aborts"].abort, one)
+        if "redrive" not in self._world.verbs or outcome == "aborted":
+            self._aborted[self._numbers[one]] = outcome, simulated.running.now_us
+        return outcome
 
     def abort_group(self, client: Client, op: dict[str, Any]) -> Any:
         """Abort a group: what of it has not been enqueued never is."""
@@ -343,6 +354,10 @@ class Tasks:
             simulated.running.fail(f"{how['id']} has begun before its time")
         if how["id"] < 0:
             return
+        outcome, at = self._aborted.get(how["id"], ("", 0))
+        late_us = _NOTED_US + 3 * self._world.longest_us + self._world.slept_us
+        if outcome and (outcome != "asked" or simulated.running.now_us - at > late_us):
+            simulated.running.fail(f"{how['id']} has begun, and an abort said {outcome!r}")
         self._again += how["id"] % 2
         most = self._world.plan["tasks"]["max_attempts"]
         most += most > 1  # a killed worker's is spared once, unless it may run once only
@@ -460,6 +475,9 @@ class Tasks:
             status = record.get("status") or ("FAILED" if is_dead else None)
             number = _number({"args": found.args}) if found.args else 0
             statuses[number] = status
+            paths = [one.exception_class_path for one in found.errors]
+            if self._aborted.get(number, "?")[0] == "aborted" and paths[-1:] != [_ABORTED]:
+                raise Found(f"the task {number} was aborted, and shows {paths}")
             if found.is_finished != (status is not None) or status not in (None, found.status):
                 raise Found(f"the result of {record} is {found}")
             if status is not None and number > 0:

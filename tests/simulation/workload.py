@@ -12,6 +12,7 @@ import random
 from typing import Any
 
 from tests.simulation.clients import LOOKS
+from tests.simulation.cluster import Faults
 from tests.simulation.tasks import KEYS, QUEUE, SCHEDULES
 
 PATTERN = "m-*"
@@ -56,6 +57,7 @@ def draw_plan(seed: int) -> dict[str, Any]:
         "drain": {"verb": dice.choice(("pop", "lease")), "limits": dice.random() < 0.5},
         "clients": [],
     }
+    plan |= row.get("plan", {})
     if has_tasks:
         plan["tasks"] = _of_tasks(dice, processes)
     most, strikes = dice.choice((6, 12, 25)), dice.choice((0, 0, 0.02, 0.1, 0.3))
@@ -70,12 +72,16 @@ def draw_plan(seed: int) -> dict[str, Any]:
     kinds = dice.sample(("interrupt", "die", "sleep"), dice.randint(1, 3))
     if crowd == "line":
         strikes, kinds = 0.2, ["interrupt"]
-    for number in range(6 if crowd else 1 if is_alone else dice.choice((2, 3, 4, 6))):
-        ops = [draw.op() for _ in range(15 if crowd else 30 if is_alone else dice.randint(2, most))]
+    clients = row.get("clients", 6) if crowd else 1 if is_alone else dice.choice((2, 3, 4, 6))
+    for number in range(clients):
+        size = row.get("ops", 15) if crowd else 30 if is_alone else dice.randint(2, most)
+        ops = [draw.op() for _ in range(size)]
         for op in ops:
             if dice.random() < strikes:
                 op["strike"] = _strike(dice, dice.choice(kinds), crowd)
         plan["clients"].append({"process": number % len(processes), "ops": ops})
+    if not is_alone and dice.random() < 0.15:
+        plan["lines"] = dice.choice((0.005, 0.03, 0.2))
     return plan
 
 
@@ -95,8 +101,7 @@ def _options(dice: random.Random, priorities: str) -> dict[str, Any]:
         options["shards"] = 2
     if dice.random() < 0.15:
         options["order"] = "commit"
-    if dice.random() < 0.15:
-        options["padded"] = True
+    options |= dice.choice(({}, {}, {}, {}, {"codec": "tuple"}, {"padded": True}))
     if dice.random() < 0.3:
         options["handoff_timeout_seconds"] = 1
     return options
@@ -140,30 +145,30 @@ _VERBS = {
     "family_pop": "3 count end wait? once?",
     "family_lease": "3 count end seconds wait? once? worker?",
     "nack": "2 which delay? retry? once? reason? through?",
-    "extend": "1 which seconds through?",
+    "extend": "1 which seconds through? once?",
     "requeue": "1 which",
     "push_shared": "1 which priority",
     "push_many": "1 count=many priority delay?",
-    "push_batch": "1 count=many priority delay?",
-    "ack_many": "1",
+    "push_batch": "1 count=many priority delay? once?",
+    "ack_many": "1 once?",
     "pop_min": "1 wait?",
     "pop_max": "1 wait?",
     "lease_min": "1 seconds wait? worker?",
     "lease_max": "1 seconds wait? worker?",
-    "nack_many": "1 delay? reason?",
-    "extend_many": "1 seconds",
+    "nack_many": "1 delay? reason? once?",
+    "extend_many": "1 seconds through?",
     "lease_ack": "2 count end seconds wait? worker?",
     "pause": "1",
     "resume": "2",
     "pause_family": "1",
     "resume_family": "2",
     "clear": "1",
-    "clear_state": "1 state limit?",
+    "clear_state": "1 state limit? reason? before?",
     "remove": "1 which",
     "bury": "1 which reason?",
-    "redrive": "2 limit? reason?",
-    "give_back": "2 worker? spend? limit?",
-    "run_now": "1 limit?",
+    "redrive": "2 limit? reason? named? before?",
+    "give_back": "2 worker? spend? limit? named? before? through?",
+    "run_now": "1 limit? named? through? before=soon?",
     "recount": "1",
     "sweep": "1",
     "move": "2 to count=many streamed?",
@@ -177,12 +182,13 @@ _VERBS = {
     "settings": "1 options",
     "fork": "1",
     "clock": "1 ahead",
+    "stranger": "1 which",
 }
 #: The verbs of clients that have tasks, and how often each is drawn if it is there.
 _ON_TASKS = {
-    "enqueue": "6 seconds=runs fails more? priority key? notes? unique? later? within?",
+    "enqueue": "6 seconds=runs fails more? priority key? notes? unique? later? within? newer?",
     "enqueue_many": "1 seconds=runs fails priority key? count=many",
-    "group": "3 count=many seconds=runs fails then? always=flag chain?",
+    "group": "3 count=many seconds=runs fails then? always=flag chain? key?",
     "result": "2 which wait of_group?",
     "work": "8 threads prefetch? wait=hour",
     "abort": "1 which",
@@ -231,7 +237,10 @@ _VALUES: dict[str, tuple[Any, ...]] = {
     "key": KEYS,
     "notes": (True,),
     "later": (0.5, 3, 20),
-    **dict.fromkeys(("within", "streamed", "exactly", "prepared"), (True,)),
+    **dict.fromkeys(("within", "streamed", "exactly", "prepared", "named"), (True,)),
+    "newer": (1, 2, 3),
+    "before": (0.001, 0.3, 2, 7),
+    "soon": (-0.1, -1, -5),
     "of_group": (True,),
 }
 #: How often arguments are there that may be left out.
@@ -239,6 +248,7 @@ _RATES = {"delay": 0.6, "wait": 0.6, "unique": 0.2, "once": 0.2, "retry": 0.2}
 _RATES |= {"worker": 0.5, "spend": 0.5, "reason": 0.5, "limit": 0.5, "through": 0.5}
 _RATES |= {"streamed": 0.5, "exactly": 0.3, "prepared": 0.2, "ends": 0.7, "take": 0.7}
 _RATES |= {"key": 0.4, "notes": 0.4, "later": 0.2, "within": 0.2, "of_group": 0.5}
+_RATES |= {"newer": 0.3, "named": 0.3, "before": 0.3}
 _RATES |= {"more": 0.3, "then": 0.6, "chain": 0.4, "prefetch": 0.6}
 
 
@@ -255,9 +265,11 @@ _CROWDS: dict[str, dict[str, Any]] = {
     },
     "queue": {"verbs": "4 push_many 10 TAKE 2 look 1 ack_many", "rates": {"delay": 0}},
     "help": {
-        "verbs": "4 push_many 6 pop 4 lease 3 lease_ack 2 ack 1 nack 1 extend_many",
+        "verbs": "5 push_many 5 pop 8 lease 2 lease_ack 1 ack 1 nack 1 extend_many",
         "rates": {"delay": 0, "wait": 0.3},
         "processes": 3,
+        "options": {"max_leased": None, "rate": None, "burst": None, "shards": None},
+        "plan": {"reserves": False, "switch": 0.3, "faults": Faults()._asdict()},
     },
     "keys": {
         "verbs": "5 push 4 TAKE",
@@ -312,9 +324,11 @@ _CROWDS: dict[str, dict[str, Any]] = {
         "members": 4,
     },
     "task limits": {
-        "verbs": "6 enqueue 2 enqueue_many 8 work 1 think 1 redrive 1 result",
+        "verbs": "6 enqueue 2 enqueue_many 8 work 1 group 1 think 1 redrive 1 result",
         "values": {"fails": [0, 0, 1, 5], "runs": [0, 0.05, 1], "key": ["x"]},
         "rates": {"key": 0.9, "unique": 0},
+        "clients": 3,
+        "ops": 9,
     },
 }
 
@@ -411,6 +425,7 @@ def lines(plan: dict[str, Any]) -> list[str]:
     facts = {key: value for key, value in plan["faults"].items() if value}
     found = [f"switch {plan['switch']}, faults {facts}, drain {plan['drain']}"]
     found += ["the engine has reservations"] if plan.get("reserves") else []
+    found += [f"threads change at lines: {plan['lines']}"] if "lines" in plan else []
     found += [f"queue {name}: {options}" for name, options in plan["queues"].items()]
     found += [f"process {at}: {one}" for at, one in enumerate(plan["processes"]) if one]
     for at, client in enumerate(plan["clients"]):

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.simulation import schedule as simulated
 from tests.simulation import tasks, wrong
-from tests.simulation.clients import Client, Ledger
+from tests.simulation.clients import STRANGE, Client, Ledger
 from tests.simulation.cluster import Cluster, Database, Faults, FDBError
 from tests.simulation.model import GONE, Model
 from tests.simulation.programs import Program
@@ -45,18 +45,20 @@ _DISTURBED_US = 7_000_000
 #: A wait makes so many transactions a second at most, beside some at its beginning.
 _FREE_TRANSACTIONS, _TRANSACTIONS_A_SECOND = 400, 30
 
-_programs: dict[str, Program] = {}
+
+_programs: dict[tuple[str, bool], Program] = {}
 
 
-def program(name: str) -> Program:
+def program(name: str, *, has_lines: bool = False) -> Program:
     """Return the copy of the package that processes of a name have."""
-    if name not in _programs:
-        made = _programs[name] = Program(name)
-        for module in _MODULES:
-            made[module]
-        tasks.prepare(made)
-        made.keep()
-    return _programs[name]
+    if made := _programs.get((name, has_lines)):
+        return made
+    made = _programs[name, has_lines] = Program(name, has_lines=has_lines)
+    for module in _MODULES:
+        made[module]
+    tasks.prepare(made)
+    made.keep()
+    return made
 
 
 class Process:
@@ -70,7 +72,7 @@ class Process:
     def __init__(self, world: World, number: int, plan: dict[str, Any]) -> None:
         self.world, self.number = world, number
         self.name = f"p{number}"
-        self.program = own = program(self.name)
+        self.program = own = program(self.name, has_lines="lines" in world.plan)
         own.begin(f"{world.seed} {number}", 100 + number, int(plan.get("skew", 0) * 1e6))
         unknown = own["tasks.compat"].TaskResultDoesNotExist
         self.errors = own["exceptions"].FdbQueueError, FDBError, unknown
@@ -170,7 +172,9 @@ class World:
 
     def __init__(self, plan: dict[str, Any], seed: str) -> None:
         self.plan, self.seed = plan, seed
-        self.schedule = simulated.running = Schedule(f"schedule {seed}", plan["switch"])
+        self.schedule = simulated.running = Schedule(
+            f"schedule {seed}", plan["switch"], lines=plan.get("lines", 0.0)
+        )
         self.note = self.schedule.note
         faults, reserves = Faults(**plan["faults"]), plan.get("reserves", False)
         self.cluster = Cluster(f"cluster {seed}", faults, has_reservations=reserves)
@@ -299,11 +303,21 @@ class World:
             if ready := self.cluster.state.between(*queue.parts.store.keys.bounds):
                 wrong.check_corrupt(queue, self._dice, ready)
         self._check_names()
+        self._check_formats()
         if self.model is not None:
             self.model.look()
         if "tasks" in self.plan:
             self.tasks.check_wrong(self._dice)
             self.tasks.check()
+
+    def _check_formats(self) -> None:
+        """Check that a queue to which strangers have pushed has one format."""
+        service, state = self.doctor["service"], self.cluster.state
+        for name in STRANGE if "stranger" in self.verbs else ():
+            catalog = service.Catalog(self._database, ("sim",), [service.QueueSpec(name, "fifo")])
+            formats = state.between(*catalog.queue(name).parts.store.tables.formats)
+            if len(formats) > 1:
+                raise Found(f"{name} has the formats {formats}")
 
     def _check_names(self) -> None:
         """Check which queues there are, and how many items they have together."""
@@ -450,7 +464,7 @@ class World:
 
         No client has seen what was removed from a handoff.
         """
-        ledger, has_moves, faults = self.ledger, "move" in self.verbs, self.cluster.faults
+        ledger, has_moves = self.ledger, "move" in self.verbs
         is_kept = "retention" not in self.plan.get("tasks", ())
         if not is_kept or self.verbs & _REMOVALS or (self.model is None and self.was_unclear):
             return
@@ -459,13 +473,9 @@ class World:
             for value in ledger.sure
             if value not in present and value not in ledger.gone and not self._is_gone(value)
         ]
-        takings = [*ledger.takings]
-        if not (faults.commit or faults.read):  # what was taken for who left is requeued
-            takings = [one for one in takings if not (one.process and one.process.is_whole)]
         for name in dict.fromkeys(queue for _, queue in missing):
             lost = [value for value, queue in missing if has_moves or queue == name]
-            found = [one for one in takings if has_moves or name in self.expanded(one.names)]
-            if len(lost) > sum(one.count for one in found):
+            if not self.model or len(lost) > self.model.unseen(name, is_anywhere=has_moves):
                 raise Found(f"values {lost} were lost")
 
     def _is_gone(self, value: int) -> bool:
