@@ -157,6 +157,7 @@ class Client:
     def _do(self, op: dict[str, Any]) -> Any:
         schedule, result = simulated.running, None
         began, self._intents, cost = schedule.now_us, [], self.world.cluster.cost()
+        self.process.reported.clear()
         try:
             if op["do"] not in _ON_VALUES:
                 self._intend(op)
@@ -168,7 +169,7 @@ class Client:
             result = "interrupted"
         except self.process.errors as error:
             result = type(error).__name__
-        if self.world.is_alone and op["do"] in _MOST:
+        if self.world.is_alone and op["do"] in _MOST and "small" not in self.world.plan:
             self._check_cost(op, result, [*map(operator.sub, self.world.cluster.cost(), cost)])
         limit_us = int((op.get("wait", 0) + _CALL_SECONDS) * 1e6) + 10 * self.world.longest_us
         if schedule.now_us - began > limit_us + self.world.slept_us:
@@ -437,6 +438,9 @@ class Client:
             items = [] if found is None else [found]
         else:
             items = self.call(take, count, **options)
+        reported = sum(one.items for one in self.process.reported if one.verb in ("pop", "lease"))
+        if self.world.is_alone and "once" not in op and reported != len(items):
+            simulated.running.fail(f"{op} returned {len(items)}, and reports {reported}")
         if not min(count, least) <= len(items) <= count:
             simulated.running.fail(f"{op} returned {len(items)} items, of {least}")
         if not items:
