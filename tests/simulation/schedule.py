@@ -307,5 +307,5 @@ class Schedule:
         self.log.append(f"{seconds:12.6f} {self.current.name}: {text}")
 
 
-#: The schedule of the run that is under way.
-running: Schedule
+#: The schedule of the run that is under way; before the first, one without threads.
+running = Schedule("", 0.0)

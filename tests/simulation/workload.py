@@ -245,7 +245,7 @@ _VALUES: dict[str, tuple[Any, ...]] = {
     "of_group": (True,),
 }
 #: How often arguments are there that may be left out.
-_RATES = {"delay": 0.6, "wait": 0.6, "unique": 0.2, "once": 0.2, "retry": 0.2}
+_RATES = {"delay": 0.6, "wait": 0.6, "unique": 0.2, "once": 0.3, "retry": 0.2}
 _RATES |= {"worker": 0.5, "spend": 0.5, "reason": 0.5, "limit": 0.5, "through": 0.5}
 _RATES |= {"streamed": 0.5, "exactly": 0.3, "prepared": 0.2, "ends": 0.7, "take": 0.7}
 _RATES |= {"key": 0.4, "notes": 0.4, "later": 0.2, "within": 0.2, "of_group": 0.5}
