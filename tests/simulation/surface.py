@@ -75,7 +75,7 @@ LEFT_OUT = {
         *("*(tr)", "*(not_before)", "*(beside)", "*(waits_while)", "*(reason)", "*(worker)"),
         *("*(died_before)", "*(leased_before)", "*.give_back(on_*", "Queue.prepare*"),
         *("Queue.p[oe]*_m[ia][nx]*", "Queue.lease_m[ia][nx]*", "Queue.leased*"),
-        *("Queue.*_many(once)", "Queue.extend(once)", "*(to_lease)", "Queue.move_many(*"),
+        *("Queue.*_many(once)", "*(to_lease)", "Queue.move_many(*"),
         *("*.held_until*", "*.paused", "Queue.get*", "Queue.has_item*", "Queue.iterate*"),
         *("Queue.by_priority*", "Queue.bury_corrupt", "Queue.redrive(*", "Queue.dead_by_reason*"),
         *("Queue.adopt_settings", "SeveralQueues.pop", "*.lease", "SeveralQueues.requeue"),
