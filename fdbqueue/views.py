@@ -129,7 +129,7 @@ class TaskView(PageView):
             missing = Problem(status=404, title=_("Task not found"), message=message)
             return self.problem(missing, task_id=shown_id(task_id), **about)
         live = refresh_of(request, form, can_change=shown["can_change"])
-        return self.page(template=reading.task_template, live=live, is_one=True, **about, **shown)
+        return self.page(live=live, is_one=True, **about, **shown)
 
 
 class ActionView(PageView):

@@ -127,9 +127,8 @@ class Reading:
         begin_notes: Begins to read in a transaction what columns show of an item besides the
             item; what it returns returns that. None if columns show nothing else.
         task: Reads what the page of one task shows: called with the queue, the id and the
-            addresses, it returns the template's context; None if there is no such task. None if
-            items are no tasks.
-        task_template: The template of that page.
+            addresses, it returns the context, and the name of the template; None if there is no
+            such task. None if items are no tasks.
         task_named: Returns the id of the task that an item is, and what to call it; None if it is
             none that has a page.
     """
@@ -148,7 +147,6 @@ class Reading:
     opened: Callable[[ItemsForm, Collection[str]], ItemsForm] = lambda form, _tabs: form
     begin_notes: Callable[[Queue, Item, Any], Callable[[], Any]] | None = None
     task: Callable[[Queue, str, Addresses], dict[str, Any] | None] | None = None
-    task_template: str = ""
     task_named: Callable[[Item], tuple[str, str] | None] = lambda _item: None
 
 
@@ -173,7 +171,7 @@ def more_pages() -> list[MorePage]:
 
 
 class TaskPlace(NamedTuple):
-    """Where a task is: the name of its queue, and its own id."""
+    """Where the page of a task, or of several as one, is: the name of a queue, and its id there."""
 
     queue: str
     id: str

@@ -428,9 +428,9 @@ def find(
 ) -> FoundId:
     """Look for a task or an item by its id, and first in a queue, if one is named.
 
-    A task's id tells its queue, and that of a group or a chain leads to its first task, whose page
-    shows all of it. For an item's, the key that it would have in each queue is read, and those of
-    its states, in one transaction: the ids of most queues do not fit others.
+    A task's id tells its queue, and that of a group or a chain leads to its page. For an item's,
+    the key that it would have in each queue is read, and those of its states, in one transaction:
+    the ids of most queues do not fit others.
     """
     task = find_task(begin(), sought)
     if task is not None:

@@ -11,9 +11,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
-import itertools
 import json
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from django.utils.functional import Promise
@@ -36,9 +34,8 @@ from fdbqueue.tasks.records import TreePlace, is_id
 from fdbqueue.tasks.results import result_time
 from fdbqueue.tasks.trees import PARTS_PER_ROW, TreeKeys, bits_of, group_id
 
-#: The most parts that are read at a time, and of each branch to find the first tasks.
+#: The most parts that are read at a time.
 MAX_READ = 1_000
-_MAX_FIRST = 20
 #: The longest number of a branch.
 _MAX_DIGITS = 5
 
@@ -177,32 +174,6 @@ def group_result_by(owner: Any, result_id: str) -> GroupResult:
     found: GroupResult | None = run(owner.catalog.database, read, read_only=True)
     if found is None:
         raise TaskResultDoesNotExist(result_id)
-    return found
-
-
-def first_tasks(owner: Any, result_id: str) -> list[GroupPart]:
-    """Read the first enqueued tasks of a group or a chain, however deep they are nested.
-
-    Raises:
-        TaskResultDoesNotExist: It is no id of a group or a chain.
-    """
-    tree, branch = branch_named(result_id)
-
-    def tasks(tr: Transaction, branch: int) -> Iterator[GroupPart]:
-        if (found := read_group(tr, owner, tree, branch)) is None:
-            return
-        where: Any = {"owner": owner, "tree": tree, "branch": branch, "count": found.count}
-        parts = read_parts(tr, **where, after=-1, limit=_MAX_FIRST)
-        for part in [*parts, *([] if found.follows is None else [found.follows])]:
-            if not part.task:
-                yield from tasks(tr, branch_named(part.id)[1])
-            elif part.is_enqueued:
-                yield part
-
-    def read(tr: Transaction) -> list[GroupPart]:
-        return list(itertools.islice(tasks(tr, branch), _MAX_FIRST))
-
-    found: list[GroupPart] = run(owner.catalog.database, read, read_only=True)
     return found
 
 

@@ -90,7 +90,8 @@ def test_there_is_no_such_task(manager, chosen, status):
 def test_what_has_ended_meanwhile_is_not_said_to_be_aborted(manager, backend, action):
     """Between the page and the form the task has succeeded, and so has the group that it is."""
     (task,) = (whole := group([call(letters.send, "ada")]).enqueue()).parts()
-    form = asked(manager, at(LIST, QUEUE, action), {"id": task.id})
+    chosen = task.id if action == "abort" else whole.id
+    form = asked(manager, at(LIST, QUEUE, action), {"id": chosen})
     TaskWorker(backend, follow=False).run()
     page = manager.post(form, follow=True)
     assert (page.status_code, "aborted" in text(page)) == (404, False)
@@ -136,19 +137,21 @@ GROUP = at(LIST, QUEUE, "abort-group")
 
 
 def test_a_group_is_aborted(manager, whole, backend, caplog):
-    """From the page of any of its tasks, which says so; the log says how many tasks it ended."""
+    """From its page, and those of its tasks, which say so; the log says how many tasks it ended."""
     task = whole.parts()[0]
-    assert f"{GROUP}?id={task.id}" in buttons(manager.get(page_of(task)))
-    page = manager.get(GROUP, {"id": task.id})
+    assert f"{GROUP}?id={whole.id}" in buttons(manager.get(page_of(task)))
+    assert buttons(manager.get(page_of(whole))) == [f"{GROUP}?id={whole.id}"]
+    page = manager.get(GROUP, {"id": whole.id})
     assert "<h1>Abort a group of tasks of tasks-default</h1>" in text(page)
-    assert "The group was aborted" in text(do(manager, GROUP, {"id": task.id}))
+    assert "The group was aborted" in text(do(manager, GROUP, {"id": whole.id}))
     ((_level, facts),) = lines(caplog)
-    assert (facts["items"], facts["id"]) == (3, [task.id])
+    assert (facts["items"], facts["id"]) == (3, [whole.id])
     assert group_result(whole.id).is_aborted
     assert [part.status for part in whole.parts() if part.task] == [TaskResultStatus.FAILED] * 2
     TaskWorker(backend, follow=False).run()
     assert group_result(whole.id).succeeded == 0
     assert GROUP not in text(manager.get(page_of(task)))
+    assert buttons(manager.get(page_of(whole))) == []
 
 
 def test_who_may_view_has_the_command_that_aborts_a_group(viewer, whole, capsys):
@@ -172,8 +175,8 @@ def test_a_group_with_tasks_of_a_queue_that_is_not_managed(settings, viewer, who
     found = buttons(viewer.get(page_of(task)))
     assert found == [f"{at(LIST, QUEUE, 'abort')}?id={task.id}"]
     assert "tasks_abort" in text(viewer.get(page_of(task)))
-    assert viewer.get(GROUP, {"id": task.id}).status_code == 403
-    assert viewer.post(f"{GROUP}?id={task.id}").status_code == 403
+    assert viewer.get(GROUP, {"id": whole.id}).status_code == 403
+    assert viewer.post(f"{GROUP}?id={whole.id}").status_code == 403
     assert not group_result(whole.id).is_aborted
     do(viewer, at(LIST, QUEUE, "abort"), {"id": task.id})
 
@@ -188,11 +191,11 @@ def test_a_group_with_limited_tasks(settings, viewer, limited):
     rule = {"AUTHORIZER": "tests.tasks.test_page_actions.of_default"}
     settings.FDBQUEUE = {**settings.FDBQUEUE, "API": rule}
     assert [one for one in buttons(viewer.get(page_of(task))) if "group" in one] == []
-    assert viewer.get(GROUP, {"id": task.id}).status_code == 403
-    assert viewer.post(f"{GROUP}?id={task.id}").status_code == 403
+    assert viewer.get(GROUP, {"id": whole.id}).status_code == 403
+    assert viewer.post(f"{GROUP}?id={whole.id}").status_code == 403
     assert not group_result(whole.id).is_aborted
     settings.FDBQUEUE = {**settings.FDBQUEUE, "API": {}}
-    assert "The group was aborted" in text(do(person("m", *BOTH), GROUP, {"id": task.id}))
+    assert "The group was aborted" in text(do(person("m", *BOTH), GROUP, {"id": whole.id}))
     assert group_result(whole.id).is_aborted
 
 
@@ -211,7 +214,7 @@ def test_a_task_that_is_in_no_group(manager):
 def test_a_large_group_is_aborted_in_several_requests(manager, monkeypatch):
     """Each goes on where the one before has ended; none looks at a task twice."""
     whole = group([call(letters.send, str(number)) for number in range(50)]).enqueue()
-    task, looked = whole.parts()[0], []
+    looked = []
     monkeypatch.setattr("fdbqueue.deadlines.is_half_over", lambda: True)
     abort_in = aborts.abort_in
 
@@ -221,10 +224,10 @@ def test_a_large_group_is_aborted_in_several_requests(manager, monkeypatch):
         return abort_in(tr, owner, task_id)
 
     monkeypatch.setattr(aborts, "abort_in", noted)
-    page = do(manager, GROUP, {"id": task.id}, by_force="on")
+    page = do(manager, GROUP, {"id": whole.id}, by_force="on")
     while "There are more" in text(page):
         form = form_of(GROUP, page)
-        assert re.search(rf"id={task.id}&at=\d+&by_force=True$", form)
+        assert re.search(rf"id={whole.id}&at=\d+&by_force=True$", form)
         assert 'name="by_force" id="id_by_force" checked' in text(page)
         page = manager.post(form, {"by_force": "on"}, follow=True)
         assert len(looked) < 100
@@ -234,16 +237,15 @@ def test_a_large_group_is_aborted_in_several_requests(manager, monkeypatch):
 
 def test_a_group_is_aborted_whatever_the_form_says_was_done(manager, whole, backend):
     """More parts than there are were never passed: all are looked at, before it says so."""
-    task = whole.parts()[0]
-    page = do(manager, GROUP, {"id": task.id, "at": "999999"})
+    page = do(manager, GROUP, {"id": whole.id, "at": "999999"})
     assert "The group was aborted" in text(page)
     assert [part.status for part in whole.parts() if part.task] == [TaskResultStatus.FAILED] * 2
 
 
 def test_a_group_that_has_succeeded_is_not_said_to_be_aborted(manager, backend):
     """Also if the form says that a part of it was done before."""
-    (task,) = (whole := group([call(letters.send, "ada")]).enqueue()).parts()
-    form = form_of(GROUP, manager.get(GROUP, {"id": task.id, "at": "1"}))
+    whole = group([call(letters.send, "ada")]).enqueue()
+    form = form_of(GROUP, manager.get(GROUP, {"id": whole.id, "at": "1"}))
     TaskWorker(backend, follow=False).run()
     page = manager.post(form, follow=True)
     assert (page.status_code, "aborted" in text(page)) == (404, False)

@@ -645,10 +645,36 @@ def test_the_page_of_a_task_of_a_group(viewer, work, backend):
     assert markup.count('aria-current="true"') == 1
     addresses = re.findall(r'href="([^"]+)"', markup)
     lost, _ = nested.result().parts()
-    assert addresses == [page_of(lost.id), page_of(refused.id, "tasks-other")]
-    assert [viewer.get(address).status_code for address in addresses] == [200, 200]
+    assert addresses == [
+        page_of(result.id),
+        page_of(lost.id),
+        page_of(refused.id, "tasks-other"),
+    ]
+    assert [viewer.get(address).status_code for address in addresses] == [200] * 3
     assert '<progress max="100" value="100.0"' in markup
     assert "Failed" in facts(viewer.get(page_of(lost.id)))["State"]
+
+
+def test_the_page_of_a_group(viewer, work):
+    """It is the tree, under each queue of its tasks; theirs lead to it."""
+    parts = [call(letters.send, "ada"), call(letters.send.using(queue_name="other"), "bob")]
+    result = group(parts).enqueue()
+    response = viewer.get(page_of(result.id))
+    assert "<h1>Group of 2: 0 ended, 0 failed</h1>" in text(response)
+    assert f"tasks_abort {result.id}</code>" in text(response)
+    assert 'hx-trigger="every 5s"' in text(response)
+    one, other = result.parts()
+    for address in (page_of(one.id), page_of(other.id, "tasks-other")):
+        assert f'href="{address}"' in text(response)
+    assert f'href="{page_of(result.id)}"' in text(viewer.get(page_of(one.id)))
+    work()
+    response = viewer.get(page_of(result.id, "tasks-other"))
+    assert "<h1>Group of 2: 2 ended, 0 failed</h1>" in text(response)
+    assert "tasks_abort" not in text(response)
+    assert "hx-trigger" not in text(response)
+    assert viewer.get(page_of("0" * 32)).status_code == 404
+    alone = group([call(letters.send, "ada")]).enqueue()
+    assert viewer.get(page_of(alone.id, "tasks-other")).status_code == 404
 
 
 def test_the_page_of_a_task_that_is_done(viewer, work):
@@ -829,18 +855,18 @@ def test_an_id_of_a_task_leads_to_it_from_the_list(viewer, work):
     assert viewer.get(ACROSS + "find/", {"id": "A" * 32}).status_code == 404
 
 
-def test_an_id_of_a_group_leads_to_its_first_task(viewer, work, backend):
-    """Also if groups are nested; if tasks were lost, to the first that is stored."""
+def test_an_id_of_a_group_leads_to_its_page(viewer, work, backend):
+    """That of the whole, also if it is nested, and if no task of it is stored any more."""
     inner = chain(call(letters.send, "eve"), call(letters.send, "bob"))
     result = group([inner, call(letters.send, "ada")]).enqueue()
     within = result.parts()[0].id
-    first_id, second_id = [part.id for part in group_result(within).parts()]
     work()
+    for part in (*group_result(within).parts(), result.parts()[1]):
+        run(backend.catalog.database, lambda tr, one=part.id: backend.records.remove(tr, one))
     for sought in (result.id, within):
         response = viewer.get(ACROSS + "find/", {"id": sought})
-        assert (response.status_code, response.url) == (302, f"{of(QUEUE)}tasks/{first_id}/")
-    run(backend.catalog.database, lambda tr: backend.records.remove(tr, first_id))
-    assert viewer.get(ACROSS + "find/", {"id": result.id}).url.endswith(f"/{second_id}/")
+        assert (response.status_code, response.url) == (302, page_of(result.id))
+    assert viewer.get(page_of(result.id)).status_code == 200
     for wrong in (f"{result.id}.7", f"{result.id}.", f"{result.id}.1.1", f"{'A' * 32}.1", ".1"):
         assert viewer.get(ACROSS + "find/", {"id": wrong}).status_code == 404, wrong
 

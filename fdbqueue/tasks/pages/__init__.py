@@ -21,11 +21,11 @@ from django.utils.translation import gettext_lazy as _
 from fdbqueue import conf
 from fdbqueue.columns.text import grouped, lasting, subspace
 from fdbqueue.pages.readings import Reading, Setting, TaskPlace
-from fdbqueue.service import Catalog, Queue
+from fdbqueue.service import Catalog, Queue, run
 from fdbqueue.tasks.backend import FdbQueueBackend
 from fdbqueue.tasks.columns import RESULT_ID
 from fdbqueue.tasks.compat import TaskResultDoesNotExist, backends
-from fdbqueue.tasks.group_results import first_tasks
+from fdbqueue.tasks.group_results import branch_named, group_result_by, queues_of
 from fdbqueue.tasks.pages.ended import begin_ended, scan_ended
 from fdbqueue.tasks.pages.lists import (
     COLUMNS,
@@ -61,32 +61,24 @@ def reading_of_tasks(name: str) -> Reading | None:
         opened=opened,
         begin_notes=functools.partial(begin_notes, backend),
         task=functools.partial(read_task, backend),
-        task_template="tasks/task.html",
         task_named=task_named,
     )
 
 
 def find_task(catalog: Catalog, sought: str) -> TaskPlace | None:
-    """Return where the task is that an id names: its own, or its group's or chain's.
+    """Return where the task, the group or the chain is that an id names; None if no backend has it.
 
-    Of a group that is the first that is stored of its first 20 enqueued tasks. None if no backend
-    has one.
+    The page of a group is that of the whole that it is in, under the queue of its first task.
     """
     for one in backends():
         backend = one.over(catalog)
-        found = _found(backend, sought)
-        if found is None:
-            with contextlib.suppress(TaskResultDoesNotExist):
-                places = (_found(backend, part.id) for part in first_tasks(backend, sought))
-                found = next(filter(None, places), None)
-        if found is not None:
-            return found
+        if RESULT_ID.fullmatch(sought) and (found := backend.found(sought)) is not None:
+            return TaskPlace(found.queue, sought)
+        with contextlib.suppress(TaskResultDoesNotExist):
+            tree, _branch = branch_named(group_result_by(backend, sought).id)
+            read = functools.partial(queues_of, backend=backend, tree=tree)
+            return TaskPlace(run(catalog.database, read, read_only=True).names[0], tree)
     return None
-
-
-def _found(backend: FdbQueueBackend, task_id: str) -> TaskPlace | None:
-    found = backend.found(task_id) if RESULT_ID.fullmatch(task_id) else None
-    return TaskPlace(found.queue, task_id) if found else None
 
 
 def _backend_of(name: str) -> FdbQueueBackend | None:

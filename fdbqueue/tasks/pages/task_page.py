@@ -1,6 +1,7 @@
 """The page of one task: first why it is as it is, then everything else that its result says.
 
-Who may manage its queue may abort it there, or the group or chain that it is in.
+A group or a chain has a page like that, which is its outline. Who may manage the queue may abort
+the task there, who may manage all its queues the group or the chain.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from django.utils.functional import Promise
@@ -24,7 +25,7 @@ from fdbqueue.pages.listing import with_links
 from fdbqueue.pages.sites import Addresses
 from fdbqueue.pages.values import show
 from fdbqueue.service import Queue, run
-from fdbqueue.tasks.aborts import abort_by, is_whole_aborted
+from fdbqueue.tasks.aborts import abort_by
 from fdbqueue.tasks.columns import (
     FACTS,
     RESULT_ID,
@@ -43,7 +44,7 @@ from fdbqueue.tasks.compat import (
     TaskResultDoesNotExist,
     backends,
 )
-from fdbqueue.tasks.group_results import outline_of, queues_of
+from fdbqueue.tasks.group_results import group_result_by, outline_of, queues_of
 from fdbqueue.tasks.groups import abort_some
 from fdbqueue.tasks.records import TreePlace
 from fdbqueue.tasks.states import TaskState
@@ -96,22 +97,27 @@ def read_task(
     task_id: str,
     addresses: Addresses,
 ) -> dict[str, Any] | None:
-    """Read a task of a queue, and return what its page shows.
+    """Read a task of a queue, or a group or a chain, and return what its page shows.
 
-    None if the queue has none by this id. One that was limited has this page under the queue of its
+    None if the queue has none by this id. A group or a chain has its page under each queue of its
+    tasks. A task that was limited has this page under the queue of its
     key, too, when it has ended, and is then its home's.
     """
     if not RESULT_ID.fullmatch(task_id):
         return None
     task = run(queue.database, lambda tr: backend.found(task_id, tr), read_only=True)
     if task is None:
-        return None
+        return _read_group(backend, queue, task_id, addresses)
     is_here = task.queue == queue.name or (task.queue == queue.home and task.item is None)
     if not is_here:
         return None
     row, call = TaskRow.of(backend, queue, task, addresses), task.call
-    outline, of_group = ([], []) if call.place is None else _outline(row, call.place)
+    outline: list[dict[str, Any]] = []
+    of_group: list[Advice] = []
+    if call.place is not None:
+        outline, of_group = _outline(backend, queue, addresses, call.place)
     return {
+        "template": "tasks/task.html",
         "title": _("Task %(name)s") % {"name": short_name(call.task)},
         "facts": facts(shown_facts(row, _FACTS), row),
         "commands": [*_commands(row), *of_group],
@@ -153,18 +159,39 @@ def _kind(task: TaskState) -> str:
     return "busy" if task.is_running else ""
 
 
-def _outline(row: TaskRow, place: TreePlace) -> tuple[list[dict[str, Any]], list[Advice]]:
-    """Return the lines of the group or the chain that a task is in, and what aborts all of it."""
-    lines, found = outline_of(row.queue.database, row.backend, place), []
+def _read_group(
+    backend: Any, queue: Queue, tree: str, addresses: Addresses
+) -> dict[str, Any] | None:
+    """Read a group or a chain that has tasks in a queue, and return what its page shows."""
+    queues = run(queue.database, lambda tr: queues_of(tr, backend, tree), read_only=True)
+    outline, commands = _outline(backend, queue, addresses, TreePlace(tree, 0, -1, 0))
+    if not outline or queue.home not in queues.names:
+        return None
+    return {
+        "template": "tasks/group.html",
+        "title": outline[0]["line"].text,
+        "outline": outline,
+        "commands": commands,
+        "can_change": bool(commands),
+    }
+
+
+def _outline(
+    backend: Any, queue: Queue, addresses: Addresses, place: TreePlace
+) -> tuple[list[dict[str, Any]], list[Advice]]:
+    """Return the lines of a group or a chain, read at a task or at all, and what aborts it."""
+    lines, found = outline_of(queue.database, backend, place), []
     for line in lines:
         is_elsewhere = line.is_enqueued and not line.is_here
-        address = row.addresses.task(line.queue, line.task) if is_elsewhere else ""
+        address = addresses.task(line.queue, line.task) if is_elsewhere else ""
         found.append({"line": line, "address": address, "depth": min(line.depth, _MAX_DEPTH)})
+    if lines and place.at >= 0:
+        found[0]["address"] = addresses.task(queue.home, place.tree)
     if not lines or not lines[0].to_abort:
         return found, []
     text = gettext_lazy("Abort the whole group or chain; no task of it begins any more:")
-    abort = _abort(row, place.tree)
-    return found, [Advice(text, abort, "abort-group", row.task.id, lines[0].to_abort)]
+    abort = _abort(backend, place.tree)
+    return found, [Advice(text, abort, "abort-group", place.tree, lines[0].to_abort)]
 
 
 # Commands
@@ -188,11 +215,11 @@ def _commands(row: TaskRow) -> list[Advice]:
         now = gettext_lazy("Run it now, before its time; its limits hold:")
         told = command("queue_run_now", row.queue.name, id=item.id)
         more = [Advice(now, told, "run-now", item.id)]
-    return [Advice(text, _abort(row, row.task.id), "abort", row.task.id), *more]
+    return [Advice(text, _abort(row.backend, row.task.id), "abort", row.task.id), *more]
 
 
-def _abort(row: TaskRow, task_id: str) -> str:
-    alias = row.backend.alias
+def _abort(backend: Any, task_id: str) -> str:
+    alias = backend.alias
     more = "" if alias == DEFAULT_TASK_BACKEND_ALIAS else f" --backend={shlex.quote(alias)}"
     dashes = "-- " if task_id.startswith("-") else ""
     return f"python manage.py tasks_abort{more} {dashes}{task_id}"
@@ -223,50 +250,42 @@ _FACTS = with_links(FACTS, _LINKS)
 def _abort_task(_queue: Queue, asked: Mapping[str, Any], outcome: Outcome) -> None:
     """Abort a task of whichever backend has it; one that has ended meanwhile is not there."""
     (task_id,) = asked["id"]
-    catalog = deadlines.limited_catalog(conf.api().timeout_seconds)
-    for backend in backends():
+    for backend in _backends():
         with contextlib.suppress(TaskResultDoesNotExist):
-            if abort_by(backend.over(catalog), task_id, by_force=asked["by_force"]) != "ended":
+            if abort_by(backend, task_id, by_force=asked["by_force"]) != "ended":
                 outcome.add(1)
                 return
     raise ItemNotFound(id=task_id)
 
 
 def _abort_group(_queue: Queue, asked: Mapping[str, Any], outcome: Outcome) -> None:
-    """Abort the group or the chain that a task is in, until half of the time is over."""
-    (task_id,), at, is_late = asked["id"], asked["at"] or 0, deadlines.is_half_over
-    backend, place = _group_of(task_id)
+    """Abort a group or a chain, until half of the time is over."""
+    (tree,), at, is_late = asked["id"], asked["at"] or 0, deadlines.is_half_over
     more: Any = {"by_force": asked["by_force"], "on_aborted": outcome.add}
-    with contextlib.suppress(TaskResultDoesNotExist):
-        _found, passed = abort_some(backend, place.tree, at, is_late, **more)
-        is_aborted = functools.partial(is_whole_aborted, backend=backend, place=place)
-        if run(backend.catalog.database, is_aborted, read_only=True):
-            outcome.rest = {"at": passed} if passed else {}
-            return
-    raise ItemNotFound(id=task_id)  # all of it has succeeded
+    for backend in _backends():
+        with contextlib.suppress(TaskResultDoesNotExist):
+            _found, passed = abort_some(backend, tree, at, is_late, **more)
+            if group_result_by(backend, tree).is_aborted:
+                outcome.rest = {"at": passed} if passed else {}
+                return
+    raise ItemNotFound(id=tree)  # all of it has succeeded
 
 
-def _queues_of_group(task_id: str) -> list[str]:
-    """Return the queues that an abort of the group or chain of a task needs a permission for."""
-    backend, place = _group_of(task_id)
-    database = backend.catalog.database
-    queues = run(database, lambda tr: queues_of(tr, backend, place.tree), read_only=True)
-    return [*queues.names, *queues.limited]
+def _queues_of_group(tree: str) -> list[str]:
+    """Return the queues that an abort of a group or a chain needs a permission for."""
+    for backend in _backends():
+        with contextlib.suppress(TaskResultDoesNotExist):
+            group_result_by(backend, tree)
+            read = functools.partial(queues_of, backend=backend, tree=tree)
+            queues = run(backend.catalog.database, read, read_only=True)
+            return [*queues.names, *queues.limited]
+    raise ItemNotFound(id=tree)
 
 
-def _group_of(task_id: str) -> tuple[Any, TreePlace]:
-    """Return the backend of a task, and its place in the group or the chain that it is in.
-
-    Raises:
-        ItemNotFound: There is no such task, or it is in none.
-    """
+def _backends() -> Iterator[Any]:
+    """Yield the backends, within the time of a page."""
     catalog = deadlines.limited_catalog(conf.api().timeout_seconds)
-    for one in backends():
-        backend = one.over(catalog)
-        task = backend.found(task_id)
-        if task is not None and task.call.place is not None:
-            return backend, task.call.place
-    raise ItemNotFound(id=task_id)
+    return (backend.over(catalog) for backend in backends())
 
 
 #: For the pages: see :func:`fdbqueue.pages.actions.action_named`.
@@ -291,13 +310,12 @@ ACTIONS = {
         gettext_lazy("Abort a group of tasks of %(queue)s"),
         gettext_lazy(
             "No task of the group or the chain begins any more, and nothing follows it. Those that "
-            "run now are asked to end, or ended if you choose so, and are not run again. It has "
-            "this task in it."
+            "run now are asked to end, or ended if you choose so, and are not run again."
         ),
         gettext_lazy("The group was aborted: tasks that wait will not run."),
         _abort_group,
         takes=("id", "at", "by_force"),
-        chosen=gettext_lazy("Task:"),
+        chosen=gettext_lazy("Group or chain:"),
         of_task=True,
         queues=_queues_of_group,
     ),
