@@ -9,8 +9,8 @@ There are three functions: a plain one, one with limits by key, and one that not
 and writes a key in the transaction of its end. A schedule enqueues the first. When all wait, each
 result and each group is read, and the counters of functions; they show what was seen at commits.
 
-Left out is what is no step of the engine: the outbox, whose rows are in another database that has
-locks of its own; time limits, which strike real threads; event loops; imports.
+Some processes have other limits in their code than others, as during a deployment. After an abort
+a task does not begin, and one that has expired never does.
 """
 
 from __future__ import annotations
