@@ -41,14 +41,15 @@ _WRONG_CALLS = 3
 #: How many bytes are before each third value of a queue with long ones.
 _PADDING = 150_000
 #: How many rows, items and queues the package deals with at once in some seeds.
-_SMALL: dict[str, Any] = {"_PORTIONS": {"SUCCESSFUL": 2, "FAILED": 1}, "MAX_EXPIRED": 4}
+_SMALL: dict[str, Any] = {"_PORTIONS": {"SUCCESSFUL": 2, "FAILED": 1}}
+_SMALL |= {"MAX_EXPIRED": 4, "ROUND_ITEMS": 10}
 for _names in (
     "PAGE_ROWS ITERATED_ITEMS READ_AT_ONCE _READ_AT_ONCE _READS_AT_ONCE _AT_ONCE _NEXT_MOMENTS",
     "_FROM_EACH _ARMED_AT_ONCE _PUSHED_AT_ONCE _ROWS_AT_ONCE _AGES_AT_ONCE _LEVELS_AT_ONCE",
     "_REASONS_AT_ONCE _REMOVED_AT_ONCE _LONG_AT_ONCE _COUNTED_AT_ONCE _GAPS_AT_ONCE _MAX_PASSED",
     "_MAX_HINTS _MAX_KNOWN _MAX_REQUEUED _PAGE_ROWS _MEMBERS _KEYS_AT_ONCE _PARTS _MAX_KEPT",
     "_EXTENDED_TOGETHER _GIVEN_BACK_TOGETHER ABORTED_TOGETHER _LOOKED_UP_TOGETHER _SWEPT_AT_ONCE",
-    "REQUESTS_A_TURN ROUND_ITEMS _HELPED_ITEMS _ROWS _FIRST_ITEMS",
+    "REQUESTS_A_TURN _HELPED_ITEMS _ROWS _FIRST_ITEMS",
 ):
     _SMALL |= dict.fromkeys(_names.split(), 2)
 #: For so long an interrupt may have kept a waiter from being woken, as is documented.
