@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: A call takes so long at most, besides its wait and the latency of the engine.
 _CALL_SECONDS = 60
+#: If threads change at lines, a strike comes after so many of these in place of a turn.
+_LINES_A_TURN = 20
 #: Errors that say nothing of a verb's own, and those that a verb may raise.
 _UNCLEAR = ("OutcomeUnknown", "PushInterrupted")
 _ON_LEASES = ("ack", "nack", "extend", "requeue", "lease_ack")
@@ -111,8 +113,8 @@ class Ledger:
             simulated.running.fail(f"{how} returned {value}, which was not pushed")
 
     def end(self, value: int, how: str) -> None:
-        """Note that a value is gone for good."""
-        if value in self.gone:
+        """Note that a value is gone for good; those of a schedule are all alike."""
+        if value in self.gone and value > 0:
             simulated.running.fail(f"{value} is gone twice: {self.gone[value]}, and {how}")
         self.gone[value] = how
 
@@ -226,7 +228,8 @@ class Client:
                 schedule.wake(thread)
 
         if "turns" in strike:
-            thread.alarm = strike["turns"], act
+            turns = strike["turns"] * (_LINES_A_TURN if "lines" in self.world.plan else 1)
+            thread.alarm = turns, act
         else:
             schedule.at(schedule.now_us + int(strike["seconds"] * 1e6), act_later)
 
