@@ -441,7 +441,8 @@ class Client:
             items = [] if found is None else [found]
         else:
             items = self.call(take, count, **options)
-        reported = sum(one.items for one in self.process.reported if one.verb in ("pop", "lease"))
+        verb = "lease" if leases else "pop"
+        reported = sum(one.items for one in self.process.reported if one.verb == verb)
         if self.world.is_alone and "once" not in op and reported != len(items):
             simulated.running.fail(f"{op} returned {len(items)}, and reports {reported}")
         if not min(count, least) <= len(items) <= count:

@@ -19,6 +19,8 @@ _UTC, _NAIVE = datetime.timezone.utc, datetime.datetime(2000, 1, 1)  # noqa: DTZ
 _DAY = datetime.timedelta(1)
 _SECONDS = (-1, _LONGEST + 1, True, "1", math.nan), (0, _LONGEST, _DAY)
 _LIMITS = (0, -1, 10_001, True, "1"), (1, 10_000)
+_CIRCLE: list[Any] = []
+_CIRCLE.append(_CIRCLE)
 #: By argument: what it may not be, and what it may be at its limits.
 _ARGUMENTS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "count": _LIMITS,
@@ -39,7 +41,10 @@ _ARGUMENTS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "ack": ((["x"], ["a.b"], ["a.b"] * 1_001), ([],)),
     "lease": (("x", 5, "a.b", "a.b.c"), ()),
     "item_id": (("x", 5, "!"), ()),
-    "value": ((math.nan, {1: 2}, {"a": {5}}, "\ud800", "x" * 1_000_001), ({"a": [1.5, None]},)),
+    "value": (
+        (math.nan, {1: 2}, {"a": {5}}, "\ud800", _CIRCLE, "x" * 1_000_001),
+        ({"a": [1.5, None]},),
+    ),
     "priority": ((math.nan, "1", 2**63, -(2**63) - 1, True), (-(2**62), 2**62)),
 }
 _TAKE = {"count": 1}
