@@ -42,7 +42,7 @@ _WRONG_CALLS = 3
 _PADDING = 150_000
 #: How many rows, items and queues the package deals with at once in some seeds.
 _SMALL: dict[str, Any] = {"_PORTIONS": {"SUCCESSFUL": 2, "FAILED": 1}}
-_SMALL |= {"MAX_EXPIRED": 4, "ROUND_ITEMS": 10}
+_SMALL |= {"MAX_EXPIRED": 4, "ROUND_ITEMS": 10, "MAX_RETURNED_BYTES": 400_000}
 for _names in (
     "PAGE_ROWS ITERATED_ITEMS READ_AT_ONCE _READ_AT_ONCE _READS_AT_ONCE _AT_ONCE _NEXT_MOMENTS",
     "_FROM_EACH _ARMED_AT_ONCE _PUSHED_AT_ONCE _ROWS_AT_ONCE _AGES_AT_ONCE _LEVELS_AT_ONCE",
