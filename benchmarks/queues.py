@@ -19,7 +19,7 @@ from benchmarks.peers import (
     PriorityRecipe,
 )
 from fdbqueue.service import FifoQueue, PriorityQueue, Push, SeveralQueues
-from fdbqueue.service.consume.several_poppers import SeveralGroup
+from fdbqueue.service.consume.finding import SeveralGroup
 from fdbqueue.service.idempotency import Responses
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.tables import TableKeys

@@ -18,9 +18,9 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import ConfigurationError, QueueNotFound
 from fdbqueue.service import transactions, tuples
 from fdbqueue.service.consume.consumer import Consumers
+from fdbqueue.service.consume.finding import SeveralGroup
 from fdbqueue.service.consume.pauses import Pausing
 from fdbqueue.service.consume.ring import Ring, Source
-from fdbqueue.service.consume.several_poppers import SeveralGroup
 from fdbqueue.service.idempotency import Responses
 from fdbqueue.service.names import (
     NAME,

@@ -19,13 +19,9 @@ from fdbqueue.service.aio import take_in_thread
 from fdbqueue.service.browse import counts_of
 from fdbqueue.service.clock import duration, in_seconds, moment
 from fdbqueue.service.consume.consumer import Consumer, first, held_until
+from fdbqueue.service.consume.finding import SeveralGroup
 from fdbqueue.service.consume.leases import worker_of
-from fdbqueue.service.consume.several_poppers import SeveralGroup
-from fdbqueue.service.consume.several_take import (
-    Listed,
-    SeveralResponses,
-    SeveralTake,
-)
+from fdbqueue.service.consume.several_take import Listed, SeveralResponses, SeveralTake
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import IdempotencyKey, Responses, make_call
 from fdbqueue.service.items import Duration, Held, Item
@@ -121,24 +117,23 @@ def _of_its_queue(
 class SeveralQueues:
     """Take from the first of several queues that has items, or from each in turn.
 
-    Every take is one transaction, which threads of the process may share, and all its items come
-    from one queue, :attr:`Item.queue`. Made by :meth:`Catalog.several`. A paused queue has nothing
-    to take.
+    All items of a call come from one queue, :attr:`Item.queue`. Made by :meth:`Catalog.several`. A
+    paused queue has nothing to take.
 
     *In turn by a pattern* (``fair`` is true, and one of the names is a pattern): each process goes
     round in circles over the queues that have something to take, and gives each one turn in a
-    circle, in which a call takes all it asks for. It finds them by the indexes of the families, of
-    any size (:mod:`fdbqueue.service.consume.several_poppers`); a plain queue that fits or is named
-    has its turn as well. A new queue is noticed at once. No items means that no queue had any,
-    at one moment; each when it was looked at, if there are more than a thousand that have just
-    become empty. A member that was written under other settings is passed over.
+    circle, in which up to eight calls take all they ask for. It finds them by the indexes of the
+    families, of any size; a plain queue that fits or is named has its turn as well. A new queue is
+    noticed at once. No items means that no queue had any, at one moment; each when it was looked
+    at, if there are more than a thousand that have just become empty. A member that was written
+    under other settings is passed over.
 
     *Without a pattern in turn*, each call begins after the queue that gave last in this process.
-    *Not in turn*, the queues are looked at in the order of the names. Strict, both: the queues
-    before the one that gave had nothing to take; if clients conflict again and again, that was so
-    when the call looked at them, a moment before it took. Queues that fit a pattern are looked at
-    in the order of their names, 1,000 at most. They are kept for five seconds: a queue that is new
-    is noticed within that time, by callers that wait, too.
+    *Not in turn*, the queues are looked at in the order of the names. Both are strict when they are
+    looked at, a moment before the take: then the queues before the one that gives have nothing to
+    take. With ``tr`` or ``once`` they have nothing when the transaction commits. Queues that fit a
+    pattern are looked at in the order of their names, 1,000 at most. They are kept for five
+    seconds: a queue that is new is noticed within that time, by callers that wait, too.
 
     The arguments ``tr``, ``once``, ``end``, ``count``, ``wait``, ``waits_while``, ``seconds`` and
     ``worker`` mean what they mean for one queue (:class:`Queue`). Under a key, the response is

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from fdbqueue.exceptions import ItemNotFound, LeaseLost
 from fdbqueue.service import Item, Queue, SeveralQueues
-from fdbqueue.service.consume.several_poppers import SeveralGroup
+from fdbqueue.service.consume.finding import SeveralGroup
 from fdbqueue.service.idempotency import Responses
 from fdbqueue.service.storage.tables import TableKeys
 from tests.concurrency.census import STATES, rows, unique_keys

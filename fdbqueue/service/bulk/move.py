@@ -13,6 +13,7 @@ from typing import Any
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service.assembly import QueueParts
+from fdbqueue.service.consume.round import take_in
 from fdbqueue.service.storage.item_keys import End
 
 #: Two values of ``Codec.holds``: such codecs have no values in common.
@@ -65,7 +66,7 @@ def move(
         CorruptItem: One of them cannot be decoded; all stay where they are.
         InvalidInput: The target cannot hold one of them.
     """
-    items, is_cut = source.taker.take(tr, source.consumer.pop_request(end, count, None))
+    items, is_cut = take_in(source.taker, tr, source.consumer.pop_request(end, count, None))
     if items:
         target.pusher.put(tr, [target.pusher.encoder.of_moved(item, priority) for item in items])
     return len(items), sum([item.size_bytes for item in items]), is_cut

@@ -10,7 +10,8 @@
 4. **Commit**: it verifies what was read. :mod:`contention` decides what follows a conflict.
 5. **Wait** (:mod:`waiting`), if there is nothing and the call may, as :mod:`prospect` says.
 
-A take from several queues (:mod:`several_take`) serves rounds (:mod:`visits`) on a walk
+A take from several queues (:mod:`several_take`) finds one of a list (:mod:`finding`), and takes
+from it; of families (:mod:`several_poppers`) it serves rounds (:mod:`visits`) on a walk
 (:mod:`ring`). :mod:`acks` ends and extends :mod:`leases`. What is left behind by
 
 - *a thread that leaves*: it is told that nothing was taken for it, or that this is unknown; then a

@@ -25,12 +25,12 @@ from fdbqueue.service.consume.acks import Ack, BesideEnds, distinct, parsed_toke
 from fdbqueue.service.consume.leases import worker_of
 from fdbqueue.service.consume.poppers import ProcessGroup
 from fdbqueue.service.consume.prospect import READ_AT_ONCE, Look
-from fdbqueue.service.consume.round import Taker, TakeRequest
+from fdbqueue.service.consume.round import take_in
+from fdbqueue.service.consume.taker import Popped, Taker, TakeRequest
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import IdempotencyKey, is_replayed
 from fdbqueue.service.items import Duration, Item
 from fdbqueue.service.limits import MAX_ENDS_BYTES, STEP_BYTES
-from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.item_keys import End, Loaded
 from fdbqueue.service.transactions import error_code, run, unlimited
 from fdbqueue.service.writes import Runner
@@ -42,13 +42,6 @@ _MAX_REQUEUED = 500
 
 #: Calls a function that takes items in a thread, for a task that may be cancelled.
 TakeOnce = Callable[[Callable[[], tuple[list[Item], ...]]], Awaitable[tuple[list[Item], ...]]]
-
-
-class Popped(list[Item]):
-    """Popped items, with the stored rows that requeue them, and the rows of their failures."""
-
-    loaded: Sequence[Loaded]
-    failures: Mapping[bytes, list[Any]]
 
 
 class Consumer:
@@ -81,7 +74,7 @@ class Consumer:
     def pop_request(self, end: End, count: int, once: IdempotencyKey | str | None) -> TakeRequest:
         """Return a request to pop items."""
         call = None if once is None else self.responses.call(once, "pop", end, count)
-        return TakeRequest(end, count, self.pop, call, requeue=self.requeue_popped)
+        return TakeRequest(end, count, call, requeue=self.requeue_popped)
 
     def lease_request(
         self,
@@ -102,7 +95,6 @@ class Consumer:
         """
         lasting_us = duration(self._store.queue, "seconds", seconds)
         name = b"" if worker is None else worker_of(self._store.queue, worker)
-        effect = functools.partial(self._leases.lease_items, lasting_us=lasting_us, worker=name)
         tokens = [*map(token_of, ack)]
         if len(tokens) > MAX_ENDED:
             raise InvalidInput(
@@ -124,7 +116,6 @@ class Consumer:
         return TakeRequest(
             end,
             count,
-            effect,
             call,
             requeue=self.requeue_leased,
             lease_us=max(1, lasting_us),  # also one that is over at once is a lease
@@ -153,7 +144,7 @@ class Consumer:
                 raise InvalidInput(queue=self._store.queue, reason="a transaction cannot wait")
             if waits_while is not None and not waits_while():
                 return []
-            return [*self.taker.take(tr, request)[0]]
+            return [*take_in(self.taker, tr, request)[0]]
         try:
             if wait is None and waits_while is None:
                 found: tuple[list[Item], ...] | None = self.take_now(request)
@@ -227,32 +218,11 @@ class Consumer:
             return []
         return run(
             self._runner.database,
-            lambda tr: self.taker.take(tr, request)[0],
+            lambda tr: take_in(self.taker, tr, request)[0],
             wrote=lambda _: not is_replayed(call),
         )
 
-    # The effect of a pop, and what undoes takes
-
-    def pop(self, count_change: CountChange, loaded: Sequence[Loaded]) -> Popped:
-        """Remove items for good: the effect of a take request.
-
-        Whoever pops may be interrupted or cancelled before it has them, and then they are requeued.
-        So later pushes go behind them, also if the queue is empty meanwhile.
-        """
-        items, tr = Popped(), count_change.tr
-        reads: dict[bytes, Any] = {}  # of the failures of items that have attempts, by their places
-        for one in loaded:
-            if isinstance(one.item, Item) and one.item.attempts:
-                reads[one.row.place] = self._store.failures.begin_read(tr, one.row.place)
-        for one in loaded:
-            if isinstance(one.position.sequence, int):  # in commit order they are first anyway
-                count_change.high = max(count_change.high, one.position.sequence)
-            self._store.remove_taken(count_change, one)
-            assert isinstance(one.item, Item)
-            items.append(one.item)
-        items.loaded = loaded
-        items.failures = {place: [*rows] for place, rows in reads.items()} if reads else {}
-        return items
+    # What undoes takes
 
     def requeue_popped(self, items: Popped) -> None:
         """Requeue popped items, and remove them from the list: after an error it holds the rest."""

@@ -166,6 +166,7 @@ class Head:
         else:
             self._next_rows = keys.begin_ready(tr.snapshot, *self._rest, limit, end)
         self._window: deque[Row] = deque()
+        self._added: list[Row] = []
         self._returned: deque[Row] = deque()
         #: Whether there are no rows that were not read.
         self.is_exhausted = False
@@ -174,7 +175,13 @@ class Head:
 
     def add(self, rows: list[Row]) -> None:
         """Add rows that the transaction requeues, at their places."""
+        self._budget.reserve(rows)
+        self._added += rows
         self._returned.extend(sorted(rows, reverse=self._end == "max"))
+
+    def left(self) -> list[Row]:
+        """Return the rows that were added and not taken."""
+        return [row for row in self._added if row.place not in self._budget.places]
 
     @property
     def has_rows(self) -> bool:

@@ -71,7 +71,7 @@ class Leases:
         lasting_us: int,
         worker: bytes,
     ) -> list[Item]:
-        """Lease items as :meth:`lease` does, and return them: the effect of a take request."""
+        """Lease items as :meth:`lease` does, and return them."""
         leases = self.lease(count_change, loaded, lasting_us, worker)
         return [*map(_leased, loaded, leases)]
 

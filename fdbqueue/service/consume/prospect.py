@@ -1,7 +1,7 @@
 """When a queue has something to take: now, from a moment on, or never; and what says so sooner.
 
-There is one look (:class:`Look`), for waiters, ``recount`` and ``queue_doctor``. A take that found
-nothing in a member asks :func:`prospect_of` itself.
+There is one look (:class:`Look`), for waiters, takes from lists, ``recount`` and
+``queue_doctor``. A take that found nothing in a member asks :func:`prospect_of` itself.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume.allowance import Allowance
 from fdbqueue.service.consume.head import begin_state, parse_state
-from fdbqueue.service.consume.round import Taker
+from fdbqueue.service.consume.taker import Taker
 from fdbqueue.service.storage.family_index import BY_LEASES, NEVER, NOW, Prospect
 from fdbqueue.service.storage.tables import Due
 

@@ -1,4 +1,4 @@
-"""Which queues a transaction meets, one after the other: of a list, or members of families."""
+"""Which members of families a transaction meets: the way of a process round their indexes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import itertools
 import os
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fdbqueue.engines.protocols import Transaction
@@ -115,43 +114,17 @@ class Ring:
             self._aside.clear()
         self._aside[name] = monotonic() + _ASIDE_SECONDS
 
+    def passes_over(self, member: Member | None, name: str, error: FormatMismatch) -> bool:
+        """Set a member aside, as :meth:`set_aside` does; tell whether it is one."""
+        if member is not None:
+            self.set_aside(name, error)
+        return member is not None
+
     def _is_aside(self, name: str) -> bool:
         return monotonic() < self._aside.get(name, 0.0)
 
     def _fits(self, fits: Callable[[str], bool], name: str) -> bool:
         return fits(name) and not (self._aside and self._is_aside(name))
-
-
-class ListWalk:
-    """The way of one transaction over a list of queues, in its order. Strict.
-
-    The queues before the one that gives have nothing to take when the transaction commits.
-
-    Args:
-        names: Their names.
-        in_turn: Whether the requests take from one after the other, round and round; else all from
-            the first that has items.
-    """
-
-    is_strict = True
-    #: A round reads by itself whether the family of a member is paused.
-    pauses: Mapping[bytes, Any] = MappingProxyType({})
-
-    def __init__(self, names: Iterable[str], *, in_turn: bool) -> None:
-        self.in_turn = in_turn
-        self._left = deque(names)
-
-    def next(self, count: int) -> list[Hint]:
-        """Return the next queues; fewer if all were met."""
-        return [Hint(self._left.popleft(), ()) for _ in range(min(count, len(self._left)))]
-
-    def again(self, hint: Hint) -> None:
-        """Meet a queue again, as the next one."""
-        self._left.appendleft(hint.name)
-
-    def passes_over(self, *_: object) -> bool:
-        """Tell whether a queue of another format is passed over: none is."""
-        return False
 
 
 class Walk:
@@ -168,8 +141,6 @@ class Walk:
     Attributes:
         pauses: The reads of whether families are paused, by their keys.
     """
-
-    is_strict, in_turn = False, True
 
     def __init__(self, ring: Ring, tr: Transaction, *, to_lease: bool) -> None:
         self._ring = ring
@@ -222,12 +193,6 @@ class Walk:
             stretches = [source for source in self._ring.stretches if source is not None]
             self._passed = [one for one in stretches if self.pauses[one.keys.paused].present()]
         return self._passed
-
-    def passes_over(self, member: Member | None, name: str, error: FormatMismatch) -> bool:
-        """Set a member aside, as :meth:`Ring.set_aside` does; tell whether it is one."""
-        if member is not None:
-            self._ring.set_aside(name, error)
-        return member is not None
 
     def again(self, hint: Hint) -> None:
         """Meet a queue again, as the next one."""
@@ -322,25 +287,17 @@ class Walking:
     """The walks of one transaction's attempts, for a ``with`` block that ends after its commit.
 
     Args:
-        ring: The ring; None for walks over a list, which leave nothing.
-        names: The names of the list.
-        in_turn: As for :class:`ListWalk`.
+        ring: The ring.
         to_lease: Whether items are to be leased.
     """
 
-    def __init__(
-        self, ring: Ring | None, names: Sequence[str], *, in_turn: bool, to_lease: bool
-    ) -> None:
+    def __init__(self, ring: Ring, *, to_lease: bool) -> None:
         self._ring = ring
-        self._names = names
-        self._in_turn = in_turn
         self._to_lease = to_lease
         self._walk: Walk | None = None
 
-    def begin(self, tr: Transaction) -> Walk | ListWalk:
+    def begin(self, tr: Transaction) -> Walk:
         """Begin the walk of an attempt; the one before it has failed."""
-        if self._ring is None:
-            return ListWalk(self._names, in_turn=self._in_turn)
         if self._walk is not None:
             self._walk.end(is_committed=False)
         self._walk = Walk(self._ring, tr, to_lease=self._to_lease)

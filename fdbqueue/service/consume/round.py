@@ -1,4 +1,4 @@
-"""Take requests, and rounds: transactions that take items from one end for one request or many.
+"""Rounds: transactions that take items from one end for one request or many.
 
 A round reads the queue's state and its head at once, and serves the requests of this process's
 threads, then the help requests of others.
@@ -6,19 +6,16 @@ threads, then the help requests of others.
 
 from __future__ import annotations
 
-import copy
 import operator
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fdbqueue.engines.protocols import Transaction
-from fdbqueue.exceptions import CorruptItem, FdbQueueError
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.combiner import CombinedBatch, SharedOperation
+from fdbqueue.service.combiner import CombinedBatch
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.acks import Ack
-from fdbqueue.service.consume.allowance import TakeLimits
 from fdbqueue.service.consume.head import (
     ROUND_ITEMS,
     Head,
@@ -29,114 +26,16 @@ from fdbqueue.service.consume.head import (
     parse_state,
 )
 from fdbqueue.service.consume.help.giving import Giving
-from fdbqueue.service.consume.leases import Leases
-from fdbqueue.service.idempotency import KeyedCall, SavedResponses
+from fdbqueue.service.consume.taker import Result, Taker, TakeRequest
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import MAX_ENDS_BYTES
-from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import (
     HelpRequest,
-    LeaseKey,
-    packed_lease_keys,
     remove_request,
 )
-from fdbqueue.service.storage.item_keys import End, Loaded, Row
-from fdbqueue.service.storage.store import ItemStore
-from fdbqueue.service.writes import SharedTransaction
+from fdbqueue.service.storage.item_keys import End
 
-#: The most leases that a help request asks for, and the most bytes of the names of those that it
-#: ends: the names must fit into its row.
-MAX_ASKED_LEASES, MAX_ASKED_KEYS_BYTES = 500, 30_000
 _COUNT = operator.attrgetter("count")
-#: Pops or leases items that were taken, and returns them. Called with the transaction's
-#: ``CountChange``, and the items, none of them corrupt.
-Effect = Callable[[CountChange, Sequence[Loaded]], list[Item]]
-#: Requeues the items that an effect returned, in transactions of its own.
-Requeue = Callable[[Any], None]
-
-
-class TakeRequest(SharedOperation):
-    """A request of one thread: take items from one end, and pop or lease them.
-
-    Attributes:
-        end: Which end.
-        count: The most items.
-        effect: Pops or leases them.
-        call: The call that has an idempotency key, None if there is none.
-        lease_us: For how many microseconds it leases them; 0 if it does not.
-        worker: The name of the worker that leases them, in UTF-8; empty for none.
-        is_copied: Whether the transaction writes a copy of what is taken, as the response of a call
-            with an idempotency key.
-        acknowledges: Leases that end in the same transaction; None if none do, or they have.
-        has_acknowledged: Whether they have ended: what ends the call now was not without effect.
-        requeue: Requeues them, if the thread no longer waits.
-    """
-
-    __slots__ = (
-        "acknowledges",
-        "call",
-        "count",
-        "effect",
-        "end",
-        "has_acknowledged",
-        "is_copied",
-        "lease_us",
-        "requeue",
-        "worker",
-    )
-
-    def __init__(
-        self,
-        end: End,
-        count: int,
-        effect: Effect,
-        call: KeyedCall | None = None,
-        *,
-        requeue: Requeue,
-        lease_us: int = 0,
-        worker: bytes = b"",
-        acknowledges: Ack | None = None,
-    ) -> None:
-        self.end = end
-        self.count = count
-        self.effect = effect
-        self.call = call
-        self.is_copied = call is not None
-        self.requeue = requeue
-        self.lease_us = lease_us
-        self.worker = worker
-        self.acknowledges = acknowledges
-        self.has_acknowledged = False
-
-    @property
-    def ends_bytes(self) -> int:
-        """About how much a transaction sends to end the leases that end with it."""
-        return 0 if self.acknowledges is None else self.acknowledges.sent_bytes
-
-    @property
-    def ends(self) -> tuple[LeaseKey, ...]:
-        """The leases that end with it."""
-        return () if self.acknowledges is None else self.acknowledges.lease_keys
-
-    @property
-    def shared_lease_us(self) -> int:
-        """For how long another process may lease items for it; 0 if it must not."""
-        fits = (
-            self.count <= MAX_ASKED_LEASES
-            and len(packed_lease_keys(self.ends)) <= MAX_ASKED_KEYS_BYTES
-        )
-        return self.lease_us if fits and self.call is None else 0
-
-    def note_acknowledged(self) -> None:
-        """Note that the leases that it was to end have ended, in a commit that is known."""
-        self.has_acknowledged = self.has_acknowledged or self.acknowledges is not None
-        self.acknowledges = None
-
-
-#: A request, and the rows that were taken for it.
-Portion = tuple[TakeRequest, list[Row]]
-#: A request, and its items or its error.
-Result = tuple[TakeRequest, list[Item] | Exception]
 
 
 @dataclass
@@ -179,174 +78,6 @@ def fitting(batch: Sequence[TakeRequest]) -> list[TakeRequest]:
             return list(batch[:index])
         room -= one.count
     return list(batch)
-
-
-class Taker:
-    """What rounds need of one queue, and what becomes of the rows that they take.
-
-    Args:
-        store: Its items.
-        limits: What limits how many items are leased and taken; None if nothing does.
-
-    Attributes:
-        store, limits: As given.
-        responses: The saved responses of calls with an idempotency key.
-        leases: Its leases.
-        max_attempts: How many failed leases make an item dead; None for no limit.
-        choices: Of how many shards a take chooses the best; 0 in a queue without shards.
-    """
-
-    def __init__(self, store: ItemStore, limits: TakeLimits | None) -> None:
-        self.store = store
-        self.limits = limits
-        self.responses = SavedResponses(store)
-        self.leases = Leases(store)
-        self.max_attempts = store.options.max_attempts
-        self.choices = store.options.choices or 0
-
-    def take(self, tr: Transaction, request: TakeRequest) -> tuple[list[Item], bool]:
-        """Take items in the caller's transaction, which serves no other popper.
-
-        Returns:
-            The items; and whether more leases have expired than it looks at, if there are none.
-
-        Raises:
-            CorruptItem: One of them cannot be decoded; all stay where they are.
-            IdempotencyKeyReused: The key was another call's.
-        """
-        while True:
-            one = Round(self, tr, request.end, [request], is_last=True)
-            result = one.serve(helps=False)
-            for _, items in result.results:
-                if isinstance(items, Exception):
-                    try:
-                        raise items
-                    finally:
-                        del items, result  # an error that its own frames refer to keeps them
-                if request.call is not None and not items and not request.call.replayed:
-                    self.responses.save_items(tr, request.call, [], [])
-                return items, result.is_cut
-
-    # Before anything is taken: saved responses, and leases that end in the same transaction
-
-    def begin_reads(
-        self, count_change: CountChange, batch: Iterable[TakeRequest]
-    ) -> dict[TakeRequest, Any]:
-        """Begin to read the saved responses of requests, and the leases that they end.
-
-        Of several requests with the same key, or the same lease, only for the first.
-
-        Returns:
-            The requests whose reads were begun, each with the read of its saved response.
-        """
-        names: set[bytes] = set()
-        reads: dict[TakeRequest, Any] = {}
-        for one in batch:
-            if one.call is None and one.acknowledges is None:
-                continue
-            own = set() if one.acknowledges is None else {*one.acknowledges.places}
-            if one.call is not None:
-                own.add(one.call.name)
-            if own & names:
-                continue
-            names |= own
-            reads[one] = None
-            if one.call is not None:
-                reads[one] = self.responses.begin_recall(count_change.tr, one.call)
-            if one.acknowledges is not None:
-                shared = SharedTransaction(count_change.tr, self.store, count_change)
-                one.acknowledges.begin_reads(shared)
-        return reads
-
-    def concluded(self, reads: dict[TakeRequest, Any]) -> dict[TakeRequest, list[Item] | Exception]:
-        """Return the requests for which nothing is taken, each with its result.
-
-        That is the saved response of a call that was made before, or the error if leases
-        cannot end.
-        """
-        found: dict[TakeRequest, list[Item] | Exception] = {}
-        for request, read in reads.items():
-            items: list[Item] | Exception | None = None
-            if request.call is not None:
-                try:
-                    items = self.responses.recalled_items(read, request.call)
-                except FdbQueueError as error:
-                    items = error
-                if request.call.has_acknowledged:
-                    request.note_acknowledged()
-            if items is None and request.acknowledges is not None:
-                items = request.acknowledges.check()
-            if items is not None:
-                found[request] = items
-        return found
-
-    def remaining(
-        self,
-        batch: Iterable[TakeRequest],
-        reads: Container[TakeRequest],
-        concluded: Container[TakeRequest],
-    ) -> list[TakeRequest]:
-        """Return the other requests, but for those whose reads were not begun."""
-        found = []
-        for one in batch:  # a comprehension would be one more call of each pop
-            is_ready = one in reads or (one.call is None and one.acknowledges is None)
-            if is_ready and one not in concluded:
-                found.append(one)
-        return found
-
-    # What becomes of rows
-
-    def deliver(
-        self, count_change: CountChange, portions: Sequence[Portion], *, retried: bool
-    ) -> tuple[list[Result], bool]:
-        """Apply the effect of each request to its rows, up to the first row that is corrupt.
-
-        That row is requeued, with all rows of its request and of the requests behind it. A
-        request without rows gets the error too, because the queue is not empty.
-
-        Returns:
-            The results, and whether a row was corrupt.
-        """
-        corrupt: CorruptItem | None = None
-        results: list[Result] = []
-        for request, rows in portions:
-            result = self._outcome(count_change, request, rows, corrupt, retried)
-            if isinstance(result, CorruptItem):
-                corrupt = result
-            results.append((request, result))
-        if corrupt is not None:
-            results = [(request, result or copy.copy(corrupt)) for request, result in results]
-        for request, outcome in results:
-            if request.acknowledges is not None and not isinstance(outcome, Exception):
-                request.acknowledges.end(count_change)
-                if request.call is not None and not outcome:
-                    self.responses.save_acknowledged(count_change.tr, request.call)
-        return results, corrupt is not None
-
-    def _outcome(
-        self,
-        count_change: CountChange,
-        request: TakeRequest,
-        rows: Sequence[Row],
-        corrupt: CorruptItem | None,
-        retried: bool,
-    ) -> list[Item] | CorruptItem:
-        tr = count_change.tr
-        if not rows:
-            return []
-        if corrupt is None:
-            loaded = self.store.load(tr, rows, retried=retried)
-            for one in loaded:
-                if isinstance(one.item, CorruptItem):
-                    corrupt = one.item
-                    break
-            else:
-                items = request.effect(count_change, loaded)
-                if request.call is not None:
-                    self.responses.save_items(tr, request.call, loaded, items)
-                return items
-        self.store.write_rows(tr, rows)
-        return copy.copy(corrupt)
 
 
 class Round:
@@ -392,7 +123,6 @@ class Round:
         self._order = order
         self._count_change = store.count_change(tr)
         self._budget = TransactionBudget(store.keys.size_bytes)
-        self._returned: list[Row] = []
         self._retried = False
         self._is_last = is_last
         self._more_due = False  # then no popper is told yet that the queue is empty
@@ -437,7 +167,6 @@ class Round:
             helps: Whether to take items for other processes' help requests, too.
             own: The help request of the early ones. It is removed here; if it is not open any
                 more, nothing is taken.
-            sent_bytes: How much the transaction sends already, for other queues.
         """
         self._early = self._early if early is None else early
         if sent_bytes:
@@ -466,9 +195,8 @@ class Round:
         is_sound = self._serve_batch(head, batch, early_count)
         if given is not None:
             self._help(given, head, is_sound=is_sound)
-        if self._returned:  # what has expired and was not taken
-            rest = [row for row in self._returned if row.place not in self._budget.places]
-            self._store.requeue_rows(self._count_change, rest)
+        if result.expired is not None:
+            self._store.requeue_rows(self._count_change, head.left())
         self._count_change.take(self._end, self._took)
         self._count_change.write()
         if self.allowance is not None and self.allowance.write(self._took):
@@ -598,3 +326,27 @@ class Round:
         for _, items in results:
             self._took += len(items) if isinstance(items, list) else 0
         return not is_corrupt
+
+
+def take_in(taker: Taker, tr: Transaction, request: TakeRequest) -> tuple[list[Item], bool]:
+    """Take items in the caller's transaction, which serves no other popper.
+
+    Returns:
+        The items; and whether more leases have expired than it looks at, if there are none.
+
+    Raises:
+        CorruptItem: One of them cannot be decoded; all stay where they are.
+        IdempotencyKeyReused: The key was another call's.
+    """
+    while True:
+        one = Round(taker, tr, request.end, [request], is_last=True)
+        result = one.serve(helps=False)
+        for _, items in result.results:
+            if isinstance(items, Exception):
+                try:
+                    raise items
+                finally:
+                    del items, result  # an error that its own frames refer to keeps them
+            if request.call is not None and not items and not request.call.replayed:
+                taker.responses.save_items(tr, request.call, [], [])
+            return items, result.is_cut

@@ -1,50 +1,56 @@
-"""Take items from one of several queues: a list of them, or members of families by their index.
+"""Take items from one of several queues: of a list, or members of families by their index.
 
-How a take goes, without a transaction of the caller's:
+How a call goes, without a transaction of the caller's:
 
-1. **Combine** the threads of the process that take from these queues at this end.
-2. **Walk and visit.** The transaction meets the queues on its walk (:mod:`ring`), and serves a
-   round in each, up to the first that gives (:mod:`visits`). All items of a request come from one
-   queue, in its order.
+1. *A list*: **find** the queue (:class:`finding.ListFinder`), in one transaction that takes
+   nothing, for all threads of the process that ask meanwhile. It looks at the queues in their
+   order, 25 at a time, up to the first that may give. *In turn* the order begins after the queue
+   that gave last, and each thread gets another one. **Take** from that queue as a call on it does,
+   by its poppers (:mod:`poppers`); if it gives nothing, find again. So a list is strict when it is
+   looked at: then the queues before the one that gives have nothing.
 
-   *In order*, all requests go to the first queue, and those that it does not serve to the next. *In
-   turn*, the walk begins after the queue that gave last. Both are strict: at the commit, the queues
-   before the one that gave had nothing, or were paused. Of families see :mod:`several_poppers`.
-3. **Commit**, all or nothing; after a conflict again. After two, each thread takes by the poppers
-   of the queue that the last attempt took from for it; the queues before it were empty when 2 read
-   them. If nothing is left there, 1 begins again.
-4. **None** is returned if all queues have nothing, at one moment. A transaction that has requeued
-   too much is committed, and 1 begins again.
-5. **Wait** at the watches of all queues (:mod:`waiting`).
+   *Families*: :mod:`several_poppers`.
+2. **None** is returned if all queues had nothing, at one moment.
+3. **Wait** at the watches of all queues (:mod:`waiting`); for families at one for pops and one for
+   leases: the keys WAKE, of which every writer of a row changes one, and the first row LATER.
 
-In a transaction of the caller's there is 2 alone. Under an idempotency key a thread does 2 and 3 by
-itself, and depends on the place of the key's response: of two calls only one takes items.
+In a transaction of the caller's, and under an idempotency key, it is one transaction, which depends
+on what it has found empty; of families the caller's depends on the whole index. A call under a key
+depends on the place of the key's response, which is one for all queues of a catalog: of two calls
+only one takes items.
 
 What is left behind by
 
-- *an error of one queue*: its requests get it, and nothing is taken for them;
-- *an interrupt*: while something may have been taken, it has ``outcome_known`` False, and a helper
-  requeues the items; under an idempotency key the same call returns them;
-- *an unknown commit, a fork, a process that dies*: as for one queue.
+- *an error of one queue*: nothing of the others. A member of another format is set aside for a
+  minute; a list says the error;
+- *an interrupt, a deadline, a crash, an unknown commit*: as for one queue. While it looks at a
+  list, nothing. The circle of families may miss some names once;
+- *a thread that leaves*: a helper requeues what was taken for it, and writes the member's row;
+- *a fork*: the child begins a way of its own;
+- *a pause of a member*: no row once it was looked at; resuming writes it. Rows of a family that is
+  paused stay;
+- *a clock far ahead*: rows of moments that are too late, at which others look at once;
+- *a writer that does not know the catalog*: no row, until ``recount``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import instrumentation
-from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer, TakeOnce
 from fdbqueue.service.consume.contention import sleep_before_retry
+from fdbqueue.service.consume.finding import SeveralGroup
 from fdbqueue.service.consume.ring import Walking
-from fdbqueue.service.consume.round import TakeRequest
-from fdbqueue.service.consume.several_poppers import SeveralGroup
+from fdbqueue.service.consume.round import take_in
+from fdbqueue.service.consume.taker import Requeue, TakeRequest
 from fdbqueue.service.consume.visits import Served, SeveralRequest, Visit
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import KeyedCall, Responses, SavedResponses, is_replayed
@@ -54,12 +60,8 @@ from fdbqueue.service.storage.item_keys import End, Loaded
 from fdbqueue.service.transactions import run
 from fdbqueue.steady import monotonic
 
-T = TypeVar("T")
-P = ParamSpec("P")
-
 #: A call sleeps before the third turn, and before each after it.
 _SLEEPS_AFTER_TURNS = 2
-_WROTE = operator.attrgetter("wrote")
 
 
 class SeveralResponses:
@@ -106,15 +108,12 @@ class SeveralResponses:
 
         def made(consumer: Consumer) -> TakeRequest:
             request, name = make(consumer), consumer.name.encode()
-            take = request.effect
 
-            def effect(count_change: Any, loaded: Sequence[Loaded]) -> list[Item]:
-                items = take(count_change, loaded)
+            def save(tr: Transaction, loaded: Sequence[Loaded], items: Sequence[Item]) -> None:
                 packed = SavedResponses.packed_items(loaded, items)
-                self._responses.save(count_change.tr, call, bytes((len(name),)) + name + packed)
-                return items
+                self._responses.save(tr, call, bytes((len(name),)) + name + packed)
 
-            request.effect, request.is_copied = effect, True
+            request.save, request.is_copied = save, True
             return request
 
         return made
@@ -138,8 +137,8 @@ class SeveralTake:
     Args:
         group: What it shares with other calls of the process.
         listed: Looks up the names of a list of queues.
-        verb: ``"pop"`` or ``"lease"``, for observers. They are told of the queue that gave, or of
-            the first queue that is named, or pattern, if none did.
+        verb: ``"pop"`` or ``"lease"``, for observers. They are told of each queue that is asked,
+            or of the first queue that is named, or pattern, if none may have something.
         name: What errors call the queues.
         first_name: The first of their names.
         database: Where they are; its transactions may have a time limit.
@@ -179,10 +178,12 @@ class SeveralTake:
         #: Where it waits, if it may, and for which list.
         self._item_wait: ItemWait | None = None
         self._watched: tuple[str, ...] = ()
-        #: The request for which items were taken, while they may not have been returned yet.
-        self._taken: SeveralRequest | None = None
+        #: Requeues what was taken last.
+        self._requeue: Requeue | None = None
         #: Whether something runs that may take items, or has taken some.
         self._is_in_flight = False
+        #: The request for which families have given items that may not have been returned yet.
+        self._taken: SeveralRequest | None = None
 
     def take(
         self,
@@ -221,8 +222,8 @@ class SeveralTake:
 
     def requeue(self, items: list[Item]) -> None:
         """Requeue items that were taken for a task that was cancelled."""
-        if self._taken is not None and self._taken.requeue is not None:
-            self._taken.requeue(items)
+        if self._requeue is not None:
+            self._requeue(items)
 
     # One look, by the thread that waits or by one of the pool
 
@@ -244,6 +245,8 @@ class SeveralTake:
 
     def _look_up(self) -> tuple[str, ...]:
         """Return the names of the list; the next wait is for these."""
+        if self._group.ring is not None:
+            return ()
         names, stale_at = self._listed()
         if self._item_wait is not None:
             self._item_wait.look_at = stale_at
@@ -259,131 +262,163 @@ class SeveralTake:
             for turn in itertools.count():
                 if turn >= _SLEEPS_AFTER_TURNS:
                     sleep_before_retry(turn - _SLEEPS_AFTER_TURNS)
-                names = () if self._group.ring is not None else self._look_up()
-                request = SeveralRequest(self._count, self._make, leases=self._leases, names=names)
-                found = self._try(request, saves=saves)
-                if isinstance(found, str):
-                    found = self._take_from(found, request)
+                found = self._take_once_more(saves=saves)
+                if found:
+                    self._group.last = found[0].queue
                 if found is not None:
-                    if found:
-                        self._group.last = found[0].queue
                     return found
         except BaseException as error:
-            vars(error)["outcome_known"] = not self._is_in_flight
-            if self._taken is not None and self._call is None:  # else the same call returns them
+            vars(error).setdefault("outcome_known", not self._is_in_flight)
+            if self._taken is not None:
                 self._group.poppers[self._end].combiner.adopt(self._taken)
             raise
         raise AssertionError  # it counts for ever
 
-    def _try(self, request: SeveralRequest, *, saves: bool) -> list[Item] | str | None:
-        """Take items in one transaction, or find the queue that has any.
-
-        Returns:
-            The items; or the queue to take them from; or None to try again.
-        """
+    def _take_once_more(self, *, saves: bool) -> list[Item] | None:
+        """Take items of the queue that comes next; None to try again."""
         began = monotonic()
-        self._is_in_flight = True
+        found: list[Item] | str | None
         try:
-            if self._call is None:
-                submit = self._group.poppers[self._end].combiner.submit
-                found: list[Item] | str | None = submit(request, self._database)
+            if self._call is not None:
+                found = self._take_under_key(saves=saves)
+            elif self._group.ring is not None:
+                found = self._take_of_families()
             else:
-                found = self._take_alone(request, saves=saves)
+                found = self._find()
         except BaseException as error:
-            self._is_in_flight = not getattr(error, "outcome_known", False)
             self._report(self._first_name, began, 0, error)
             raise
-        if isinstance(found, str):
-            self._is_in_flight = False
+        if isinstance(found, str) and found:
+            return self._take_from(found)
+        if found is not None:
+            queue = found[0].queue if isinstance(found, list) and found else self._first_name
+            self._report(queue, began, len(found), None)
+        return None if found is None else [*found]
+
+    def _find(self) -> str:
+        """Find a queue of the list that may have something, empty if there is none."""
+        find = self._group.finder.find
+        try:
+            return find(self._look_up(), self._database, leases=self._leases)
+        except BaseException as error:
+            vars(error)["outcome_known"] = True  # nothing was taken
+            raise
+
+    def _take_of_families(self) -> list[Item] | str | None:
+        """Take items of the next members, or name the member to take them from."""
+        request = SeveralRequest(self._count, self._make, leases=self._leases)
+        self._is_in_flight = True
+        submit = self._group.poppers[self._end].combiner.submit
+        found: list[Item] | str | None = submit(request, self._database)
+        if isinstance(found, list) and found:
+            request.result, self._taken, self._requeue = found, request, request.requeue
             return found
-        if found and request.source:
-            request.result, self._taken = found, request
-        self._is_in_flight = bool(found)
-        if instrumentation.observers:
-            self._report(request.source or self._first_name, began, len(found or ()), None)
+        self._is_in_flight = False
         return found
 
-    def _take_from(self, name: str, request: SeveralRequest) -> list[Item] | None:
-        """Take items from one of the queues by its own poppers; None if it has none any more."""
-        consumer = self._responses.open_queue(name)
+    def _take_from(self, name: str) -> list[Item] | None:
+        """Take items from one of the queues, as a call on it does; None if it has none any more."""
+        consumer = self._group.consumer(name)
         own = self._make(consumer)
+        self._requeue = own.requeue
         self._is_in_flight = True
-        try:
-            taken = consumer.take_now(own)
-        except BaseException as error:
-            self._is_in_flight = not getattr(error, "outcome_known", False)
-            raise
-        if taken:
-            request.requeue, request.result, self._taken = own.requeue, taken[0], request
-        self._is_in_flight = bool(taken)
-        return taken[0] if taken else None
+        for items in consumer.take_now(own):
+            return items
+        self._is_in_flight = False
+        return None
 
     def _report(self, queue: str, began: float, count: int, error: BaseException | None) -> None:
-        seconds = monotonic() - began
-        instrumentation.report(Operation(self._verb, queue, seconds, count, error))
+        if instrumentation.observers:
+            seconds = monotonic() - began
+            instrumentation.report(Operation(self._verb, queue, seconds, count, error))
 
-    # By itself, or in the caller's transaction
+    # In one transaction: under an idempotency key, or the caller's
 
-    def _take_alone(self, request: SeveralRequest, *, saves: bool) -> list[Item] | None:
-        """Take items in a transaction of its own, again after each conflict; None to try again."""
-        attempts = itertools.count()
-        with self._group.walking(request.names, to_lease=self._leases) as walking:
+    def _take_under_key(self, *, saves: bool) -> list[Item] | None:
+        """Take items, and save them, or return the saved response; None to go on in another.
 
-            def attempt(tr: Transaction) -> Served:
-                is_first = not next(attempts)
-                return self._attempt(tr, walking, request, saves, owns=True, replaces_rows=is_first)
-
-            served = run(self._database, attempt, wrote=_WROTE)
-        for name, expired in served.expired:
-            expiry.log(name, expired)
-        return _result(served)
+        Args:
+            saves: Whether to save that there were no items, too.
+        """
+        names, attempts = self._look_up(), itertools.count()
+        self._is_in_flight = True
+        with self._walking() as walking:
+            items, _ = run(
+                self._database,
+                lambda tr: self._take_once(
+                    tr, walking, names, saves=saves, owns=True, replaces_rows=not next(attempts)
+                ),
+                wrote=operator.itemgetter(1),
+            )
+        self._is_in_flight = bool(items)
+        return items
 
     def _take_in(self, tr: Transaction) -> list[Item]:
         """Take items in the caller's transaction."""
-        names = self._look_up()
-        request = SeveralRequest(self._count, self._make, leases=self._leases, names=names)
-        with self._group.walking(names, to_lease=self._leases) as walking:
-            served = self._attempt(tr, walking, request, True, owns=False, replaces_rows=False)
-        items = _result(served) or []
+        group, names = self._group, self._look_up()
+        with self._walking() as walking:
+            items, is_new = self._take_once(tr, walking, names)
         if items:
-            self._group.last = items[0].queue
-        return items
+            group.last = items[0].queue
+        elif is_new:
+            group.depend(tr)
+        return items or []
 
-    def _attempt(
+    def _take_once(
         self,
         tr: Transaction,
-        walking: Walking,
-        request: SeveralRequest,
-        saves: bool,
+        walking: Walking | None,
+        names: Sequence[str],
         *,
-        owns: bool,
-        replaces_rows: bool,
-    ) -> Served:
-        """Take items; under an idempotency key, save them, or return the saved response.
+        saves: bool = True,
+        owns: bool = False,
+        replaces_rows: bool = False,
+    ) -> tuple[list[Item] | None, bool]:
+        """Take items in a transaction, or return the response that was saved under the call's key.
 
         Args:
             tr: The transaction.
-            walking: Its walks.
-            request: The request.
+            walking: Its walks; None for a list.
+            names: The names of the list.
             saves: Whether to save that there were no items, too.
             owns: Whether the transaction is this call's own: then it ends where another is to go
-                on, and helps other processes.
-            replaces_rows: Whether it replaces the index rows of members with nothing to give.
+                on.
+            replaces_rows: Whether it replaces the rows of members that have nothing.
+
+        Returns:
+            The items, None to go on in another transaction; and whether they are not of a response.
         """
         group, call = self._group, self._call
         if call is not None:
             recalled = self._responses.recall(tr, call)
             if recalled is not None:
-                return Served([(request, recalled)])
-        walk = walking.begin(tr)
-        visit = Visit(group.consumer, tr, walk, self._end, owns=owns, replaces_rows=replaces_rows)
-        served = visit.serve([request])
-        if not owns and not served.gave:
-            group.depend(tr)
-        if call is not None and _result(served) == [] and saves:
+                return recalled, False
+        items: list[Item] | None = []
+        if group.ring is not None and walking is not None:
+            request = SeveralRequest(self._count, self._make, leases=self._leases)
+            visit = Visit(
+                group.consumer,
+                group.ring,
+                tr,
+                walking.begin(tr),
+                self._end,
+                owns=owns,
+                replaces_rows=replaces_rows,
+            )
+            items = _result(visit.serve([request]))
+        else:
+            for name in group.in_order(names):
+                consumer = group.consumer(name)
+                if items := take_in(consumer.taker, tr, self._make(consumer))[0]:
+                    break
+        if call is not None and items == [] and saves:
             self._responses.save_nothing(tr, call)
-            served.wrote = True
-        return served
+        return items, True
+
+    def _walking(self) -> contextlib.AbstractContextManager[Walking | None]:
+        """Return the walks of a transaction's attempts; of a list there are none."""
+        ring = self._group.ring
+        return contextlib.nullcontext() if ring is None else Walking(ring, to_lease=self._leases)
 
 
 def _result(served: Served) -> list[Item] | None:

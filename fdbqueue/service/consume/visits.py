@@ -1,4 +1,4 @@
-"""Take items from the queues on a walk, in one transaction, for one request or for many."""
+"""Take items from the members on a walk, in one transaction, for one request or for many."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.head import Order
 from fdbqueue.service.consume.prospect import READ_AT_ONCE, begin_dues, prospect_of
-from fdbqueue.service.consume.ring import Hint, ListWalk, Walk
-from fdbqueue.service.consume.round import Requeue, Round, RoundResult, TakeRequest
+from fdbqueue.service.consume.ring import Hint, Ring, Walk
+from fdbqueue.service.consume.round import Round, RoundResult
+from fdbqueue.service.consume.taker import Requeue, TakeRequest
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import STEP_BYTES
 from fdbqueue.service.storage.family_index import NEVER, Prospect
@@ -48,12 +49,11 @@ class SeveralRequest(SharedOperation):
         count: The most items.
         leases: Whether it leases them.
         make: Makes the request to a queue.
-        names: The names of a list of queues; empty for families by their index.
         requeue: Requeues what it was given.
         source: The queue that gave it; empty for none.
     """
 
-    __slots__ = ("count", "leases", "make", "names", "requeue", "source")
+    __slots__ = ("count", "leases", "make", "requeue", "source")
 
     def __init__(
         self,
@@ -61,12 +61,10 @@ class SeveralRequest(SharedOperation):
         make: Callable[[Consumer], TakeRequest],
         *,
         leases: bool,
-        names: tuple[str, ...] = (),
     ) -> None:
         self.count = count
         self.leases = leases
         self.make = make
-        self.names = names
         self.requeue: Requeue | None = None
         self.source = ""
 
@@ -145,6 +143,7 @@ class Visit:
 
     Args:
         open_queue: Returns what takes from the queue with a name.
+        ring: Where the process is.
         tr: The transaction.
         walk: Its walk.
         end: Which end to take from.
@@ -156,8 +155,9 @@ class Visit:
     def __init__(
         self,
         open_queue: Callable[[str], Consumer],
+        ring: Ring,
         tr: Transaction,
-        walk: Walk | ListWalk,
+        walk: Walk,
         end: End,
         *,
         owns: bool,
@@ -165,15 +165,16 @@ class Visit:
         estimate: VisitEstimate | None = None,
     ) -> None:
         self._open = open_queue
+        self._ring = ring
         self._tr = tr
         self._walk = walk
         self._end: End = end
         self._owns = owns
-        self._replaces_rows = replaces_rows and not walk.is_strict
+        self._replaces_rows = replaces_rows
         self._estimate = estimate or VisitEstimate()
         # At the min end a round as seen depends on what it takes and what is before; who found
         # nothing depends on the row that it removes.
-        as_seen = owns and end == "min" and not walk.is_strict
+        as_seen = owns and end == "min"
         self._order = Order.AS_SEEN if as_seen else Order.STRICT
         self._until = monotonic() + _MAX_SECONDS
         self._looks = self._late = self._most = 0
@@ -210,19 +211,14 @@ class Visit:
         estimate = self._estimate
         wanted = math.ceil((len(waiting) + round(estimate.late)) / estimate.turn)
         while waiting and not self.is_cut:
-            is_strict = self._walk.is_strict
-            ahead = self._ahead(len(waiting)) if is_strict else min(wanted, READ_AT_ONCE)
-            hints = self._walk.next(ahead)
+            hints = self._walk.next(min(wanted, READ_AT_ONCE))
             if not hints:
                 hints = self._generous[:READ_AT_ONCE]
                 del self._generous[:READ_AT_ONCE]
             if not hints:
                 break
             count = len(self.served.results)
-            if is_strict:
-                self._look_at(hints, waiting)
-            else:
-                self._visit(hints, waiting, joined)
+            self._visit(hints, waiting, joined)
             served = len(self.served.results) - count
             if not waiting and joined is not None:
                 self._admit(waiting, joined)
@@ -248,10 +244,6 @@ class Visit:
         late = joined()
         self._late += len(late)
         waiting += late
-
-    def _ahead(self, waiting: int) -> int:
-        """Return in how many queues of a list to begin rounds, of which some may be for nothing."""
-        return READ_AT_ONCE if self._walk.in_turn else max(1, READ_AT_ONCE // waiting)
 
     def _visit(
         self,
@@ -312,42 +304,6 @@ class Visit:
             looks.append(_Look(hint, consumer, begun, {}))
         return looks
 
-    def _look_at(self, hints: Sequence[Hint], waiting: deque[SeveralRequest]) -> None:
-        """Serve rounds in some queues of a list: in turn each gives to one request, else to all.
-
-        If there are more queues than requests, the rest are asked only if the others had nothing.
-        It begins again at the first queue that is not asked as it was meant.
-        """
-        dealt = [*waiting]
-        waiting.clear()
-        looks = []
-        for place, hint in enumerate(hints):
-            consumer = self._open(hint.name)
-            own = [dealt[place % len(dealt)]] if self._walk.in_turn else dealt
-            asked = {one.make(consumer): one for one in own}
-            begun = Round(
-                consumer.taker,
-                self._tr,
-                self._end,
-                [*asked],
-                self._order,
-                is_last=not self._owns,
-            )
-            looks.append(_Look(hint, consumer, begun, asked))
-        left: dict[SeveralRequest, None] = dict.fromkeys(dealt)
-        again: list[Hint] = []
-        for look in looks:
-            if self.is_cut or again or not all(map(left.__contains__, look.asked.values())):
-                again.append(look.hint)
-                continue
-            for one in self._serve(look):
-                left.pop(one, None)
-            if look.is_unfinished:
-                again.append(look.hint)
-        for hint in reversed(again):
-            self._walk.again(hint)
-        waiting.extendleft(reversed(left))
-
     def _serve(self, look: _Look) -> list[SeveralRequest]:
         """Serve the round of one queue; return the requests that are served with it."""
         self._looks += 1
@@ -357,7 +313,7 @@ class Visit:
                 early=[*look.asked], helps=self._owns, sent_bytes=self._sent_bytes
             )
         except FormatMismatch as error:
-            if self._walk.passes_over(consumer.taker.store.tables.member, consumer.name, error):
+            if self._ring.passes_over(consumer.taker.store.tables.member, consumer.name, error):
                 self._check_bounds(has_expired=False)
                 return []
             served.results += [(one, copy.copy(error)) for one in look.asked.values()]
@@ -408,7 +364,7 @@ class Visit:
             self._sent_bytes = self._tr.get_approximate_size().wait()
         if self._owns and not self.is_cut:
             is_long = self._looks >= MAX_LOOKS or monotonic() > self._until
-            self.is_cut = self._sent_bytes > STEP_BYTES or (is_long and not self._walk.is_strict)
+            self.is_cut = is_long or self._sent_bytes > STEP_BYTES
 
     def _replace_rows(self) -> None:
         """Replace the rows of the members that gave nothing, or are at their limits now."""

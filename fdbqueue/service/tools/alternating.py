@@ -32,9 +32,9 @@ from fdbqueue.exceptions import CorruptItem, LeaseLost
 from fdbqueue.service import instrumentation
 from fdbqueue.service.clock import moment, now_us
 from fdbqueue.service.consume.consumer import Consumer, first_with_items, held_until
+from fdbqueue.service.consume.finding import SeveralGroup
 from fdbqueue.service.consume.ring import Ring, Source
-from fdbqueue.service.consume.round import TakeRequest
-from fdbqueue.service.consume.several_poppers import SeveralGroup
+from fdbqueue.service.consume.taker import TakeRequest
 from fdbqueue.service.consume.visits import SeveralRequest
 from fdbqueue.service.consume.waiting import ItemWait, Notice, deadline_after
 from fdbqueue.service.instrumentation import Operation
@@ -147,7 +147,8 @@ class AlternatingLeases:
             SeveralRequest(most, request, leases=True) for _ in range(min(_MEMBERS, count // most))
         ]
         with self._one_at_a_time:
-            served = self._families.take_each(self._directory.database, "min", requests, also)
+            take_each = self._families.poppers["min"].take_each
+            served = take_each(self._directory.database, requests, also)
         items: list[Item] = []
         errors: list[Exception] = []
         for _, found in served.results:

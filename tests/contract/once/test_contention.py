@@ -9,7 +9,7 @@ import pytest
 
 from fdbqueue.exceptions import IdempotencyKeyReused
 from fdbqueue.service import IdempotencyKey, Push, run
-from fdbqueue.service.consume.round import TakeRequest
+from fdbqueue.service.consume.taker import TakeRequest
 from fdbqueue.service.storage.handoffs import begin_handoff, parse_handoff
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together
@@ -240,7 +240,7 @@ def pop_of(queue, count, *, once=None):
     """Return the request of a thread that pops."""
     call = queue.parts.responses.call(once, "pop", "min", count)
     consumer = queue.parts.consumer
-    return TakeRequest("min", count, consumer.pop, call, requeue=consumer.requeue_popped)
+    return TakeRequest("min", count, call, requeue=consumer.requeue_popped)
 
 
 @pytest.mark.parametrize("kind", SOME, ids=str)

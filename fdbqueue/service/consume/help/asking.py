@@ -15,15 +15,14 @@ from fdbqueue.service.clock import now_us
 from fdbqueue.service.combiner import CombinedBatch
 from fdbqueue.service.consume.contention import MAX_HELP_SECONDS, Contended, sleep_before_retry
 from fdbqueue.service.consume.head import begin_state, parse_state
-from fdbqueue.service.consume.round import (
+from fdbqueue.service.consume.round import RoundResult, fitting
+from fdbqueue.service.consume.taker import (
     MAX_ASKED_KEYS_BYTES,
     MAX_ASKED_LEASES,
     Portion,
     Result,
-    RoundResult,
     Taker,
     TakeRequest,
-    fitting,
 )
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import MAX_ENDS_BYTES
