@@ -56,7 +56,7 @@ _MOST: dict[str, tuple[int, int]] = {
         (1, 7): "ack nack requeue extend push_batch",
         (1, 15): "push nack_many ack_many pop_min pop_max wait_for_items",
         (1, 20): "lease_min lease_max pop lease lease_ack together",
-        (1, 40): "family_pop family_lease extend_many",
+        (2, 40): "family_pop family_lease extend_many",
         (2, 24): "remove bury push_shared result",
         (4, 24): "group look redrive clear_state remove_many enqueue abort move",
         (4, 50): "enqueue_many abort_group",
