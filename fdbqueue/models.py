@@ -53,7 +53,7 @@ class QueueName(models.Model):
             ("manage_queue", _("Can manage queues: bury, redrive, remove and purge items")),
         )
         verbose_name = _("queue")
-        verbose_name_plural = _("queues")
+        verbose_name_plural = _("queues, workers and dead letters")
 
     def __str__(self) -> str:
         return self.name

@@ -13,9 +13,9 @@ How a request goes
 
     Then ``actions.py`` reads the query or the body that the action declares: the project's parser
     of JSON parses it, and a serializer of ``inputs.py``, made of ``fields.py``, checks it. The
-    action gets the checked fields. It starts
-    the deadline, lets the queue's codec convert values, and calls one method of the queue with the
-    fields as its arguments. A take that is to wait for items needs a place of ``waiting.py``.
+    action gets the checked fields. It starts the deadline, lets the queue's codec convert values,
+    and calls one method of the queue, or a verb of :mod:`fdbqueue.verbs`, with the fields as its
+    arguments. A take that is to wait for items needs a place of ``waiting.py``.
 
     ``outputs.py`` turns the result into JSON. An exception becomes a response in ``errors.py``, the
     only place that knows which error has which status. Once that is rendered, ``base_view.py``

@@ -18,6 +18,8 @@ from fdbqueue.columns.text import FoldedText, Moment, Size
 
 #: What a page shows of nothing.
 DASH = "\N{EN DASH}"
+#: Words of more characters may take several lines.
+_ONE_LINE = 20
 
 
 def escaped(value: Any) -> SafeString:
@@ -65,7 +67,8 @@ def code(value: str | Promise) -> SafeString:
 
 def age(value: Moment) -> SafeString:
     """Return how far away a moment is; hovering shows the moment."""
-    shown = '<time datetime="{}" title="{}">{}</time>'
+    css = ' class="fdbqueue-words"' if len(value.words) > _ONE_LINE else ""
+    shown = f'<time{css} datetime="{{}}" title="{{}}">{{}}</time>'
     return filled(shown, *_in_time_zone(value), value.words)
 
 

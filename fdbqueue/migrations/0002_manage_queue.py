@@ -24,7 +24,7 @@ class Migration(migrations.Migration):
                     ("manage_queue", "Can manage queues: bury, redrive, remove and purge items"),
                 ),
                 "verbose_name": "queue",
-                "verbose_name_plural": "queues",
+                "verbose_name_plural": "queues, workers and dead letters",
             },
         ),
     ]

@@ -45,6 +45,8 @@ Where to add something
         templates stay as they are; the tuple ``COLUMNS`` of ``tests/pages/test_queues.py`` gets
         the column, too. What only a page can show, as a link or a chart, is in ``queues_page.py``
         and ``item_columns.py``. Columns of lists of tasks are in ``fdbqueue/tasks/pages/``.
+    An action
+        An entry of ``ACTIONS`` in ``actions.py``; what REST does, too, is in ``fdbqueue.verbs``.
     How much of a value, or how, a page shows
         ``values.py``, which has the limits at its top.
     A setting of a queue

@@ -103,7 +103,9 @@ def presence(worker: WorkerRow) -> SafeString:
     """Return whether a worker is alive, and for how long it has been silent if not."""
     if not worker.is_lost:
         return markup.quiet(PRESENCES["alive"])
-    shown = '<strong class="fdbqueue-problem">{}</strong> <span class="fdbqueue-quiet">{}</span>'
+    shown = (
+        '<strong class="fdbqueue-problem">{}</strong>&nbsp;<span class="fdbqueue-quiet">{}</span>'
+    )
     silent = duration(worker.age_seconds).replace(" ", "\N{NO-BREAK SPACE}")
     return format_html(shown, PRESENCES["lost"], silent)
 

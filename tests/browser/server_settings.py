@@ -20,7 +20,17 @@ TASKS = {
     "default": {
         "BACKEND": "fdbqueue.tasks.FdbQueueBackend",
         "QUEUES": ["default", "errands", "parcels"],
-        "OPTIONS": {"lease_seconds": 3_600, "grace_seconds": 0.1},
+        "OPTIONS": {
+            "lease_seconds": 3_600,
+            "grace_seconds": 0.1,
+            "schedules": {
+                "the-yearly-report-of-a-long-name": {
+                    "task": "tests.browser.shop.report",
+                    "args": [6],
+                    "cron": "0 3 1 1 *",
+                }
+            },
+        },
     }
 }
 if "--tasks" in sys.argv:

@@ -199,6 +199,9 @@ def test_a_row_of_the_list_is_a_card_on_a_telephone(visit, busy):
 def test_no_column_is_pushed_out_of_view(visit, busy, mount):
     """Beside the admin's sidebar, too: what is wide asks for the width of the content."""
     busy.queue("mail").lease(seconds=3_600, worker="mailer-1@host.example.org")
+    expired = busy.queue("user-expired")
+    expired.push("x")
+    expired.lease(seconds=0.001, worker="mailer-2@host.example.org")
     visitor = visit()
     for path in (
         "",
@@ -206,6 +209,7 @@ def test_no_column_is_pushed_out_of_view(visit, busy, mount):
         "mail/",
         "mail/?state=dead",
         "mail/?state=leased",
+        "user-expired/?state=leased",
         "user-failing/?state=dead",
         f"user-failing/?state=dead&group={REASONS[0]}",
         "-/workers/",

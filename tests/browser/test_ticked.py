@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import PREFIX
-from tests.browser.machinery import LIST, ROOT
+from tests.browser.machinery import LIST, ROOT, pushed_out
 from tests.browser.people import KEEPER, READER, SUPERUSER
 from tests.browser.test_actions import (
     PLAIN,
@@ -116,6 +116,18 @@ def test_who_keeps_one_queue_and_who_only_looks(enter, mail):
     for path in ("mail/?state=delayed", "-/workers/", "-/schedules/"):
         reader.go(LIST + path)
         expect(reader.page.locator(".fdbqueue-tick, .fdbqueue-offer")).to_have_count(0)
+
+
+def test_a_schedule_is_held(enter):
+    """It says so in place of its next time, and no column is out of view."""
+    actor = Actor(enter(SUPERUSER, 1024), LIST).go("-/schedules/")
+    title = "Hold a schedule of tasks-default"
+    actor.do("#do-schedule-0-hold-schedule", title, "The schedule is held.")
+    actor.go("-/schedules/").look()
+    expect(actor.page.locator("#scroll-rows")).to_contain_text("Held")
+    for width in actor.visitor.at_widths((390, 768, 1024, 1440)):
+        assert pushed_out(actor.page) == [], width
+        expect(actor.page.locator("#do-schedule-0-go-on-schedule")).to_be_in_viewport()
 
 
 @pytest.mark.nightly

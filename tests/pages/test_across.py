@@ -110,7 +110,7 @@ def test_the_workers_there_are(viewer, queue):
         queue("mail").lease(seconds=60, worker=worker)
     response = viewer.get(WORKERS)
     assert sorted(row[:4] for row in leases(response)) == [
-        ["Abe mail1:4711", "Lost 1\xa0min", '{"to": "Nuku"}', "mail"],
+        ["Abe mail1:4711", "Lost\xa01\xa0min", '{"to": "Nuku"}', "mail"],
         ["ada mail1:4711", "Alive", "1", "mail"],
         ["ada mail1:4711", "Alive", "2", "mail"],
         ["bob", "Alive", DASH, "mail, user-*"],
@@ -131,7 +131,7 @@ def test_the_leased_items_of_a_queue_say_whether_their_workers_are_alive(viewer,
     shown = rows_of(viewer.get(of("mail") + "?state=leased"), "items-caption")
     assert [cell for row in shown for cell in row if cell[:3] in {"ada", "Abe", "str"}] == [
         "ada Alive",
-        "Abe Lost 1\xa0min",
+        "Abe Lost\xa01\xa0min",
         "stranger",
     ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.contrib import admin
 from django.test import Client
@@ -110,8 +112,9 @@ def test_who_may_see_no_queue_gets_403(settings, setting, viewer):
 
 
 def test_the_index_asks_the_database_nothing(viewer, pusher, watched):
-    """The admin's other pages do not depend on the queues."""
-    viewer.get("/admin/")
+    """It says what is behind its link, and the admin's pages do not depend on the queues."""
+    index = text(viewer.get("/admin/"))
+    assert re.search(rf'href="{LIST}"[^>]*>Queues, workers and dead letters<', index)
     pusher.get("/admin/")
     assert watched.reads == []
 

@@ -14,9 +14,12 @@ How a run goes, and which module has it:
    library that it imports as modules, and a copy is the package's own code with simulated ones
    (``locks``). Nothing of the package knows, and production pays nothing. What a process has in its
    global variables is its own, and a fork runs the functions that the package registers for one.
+   In some seeds the code of a copy has a turn before each statement of its functions, and in some
+   its sizes are small, so that three items are more than a page, and five more than a round.
 3. ``schedule`` runs the threads one at a time. Each is a greenlet: it has a stack of its own, and
    to go on with another takes less than a microsecond, however busy the machine is. At a *turn* (a
-   lock, a look at the clock, a call of the engine) the dice decide who goes on. The clock is
+   lock, a look at the clock, a call of the engine; a tenth of the seeds: any line of the package)
+   the dice decide who goes on. The clock is
    virtual: when all threads wait, it jumps to the next moment at which something is due. So a lease
    of an hour expires in no time.
 4. ``cluster`` is the engine: the embedded engine's transactions, which answer as a real cluster
@@ -25,15 +28,16 @@ How a run goes, and which module has it:
    1007, 1009, 1037, and 1021, 1031 and 1039 with or without effect, or with one that comes later.
 5. ``clients`` call the verbs, and keep an account of each value from outside.
 6. ``promises`` checks each commit: what was taken was first (or last at the version that was read),
-   no more is leased or taken than the limits say, an item has its unique key as long as it needs
-   it, and a family's index has each member that has something. ``world`` checks the rest. When all
+   no more is leased or taken than the limits say, also those in rows that change meanwhile, and a
+   family's index has each member that has something. ``world`` checks the rest. When all
    wait: counts, levels, names and sizes equal a scan, and no client sleeps while something can be
    taken. While calls run: each ends in time with a documented error, waits make few transactions,
    nothing is taken before its time, who finds nothing can have found that, and what an error says
    of its outcome is true. At the end: no thread, watch or row is left, takes by the names and the
    pattern find all that is ready, and each value is once gone, dead, or there.
-   ``model`` has a plain queue beside each: an item moves for a reason alone, and looks, searches,
-   pauses, limits and the history show what follows from it. A client who is *alone* (one client,
+   ``model`` has a plain queue beside each: an item moves for a reason alone, has its unique key as
+   long as it needs it, and looks, searches, pauses, limits, holders and the history show what
+   follows from it. A client who is *alone* (one client,
    no fault: a quarter of the plans) finds just what there is, in as many transactions and reads as
    a table says, without a conflict, and after its wait; what its own objects show is compared, too.
    Nobody waits past a moment at which something is due, also within a jump of the clock. ``wrong``
@@ -47,8 +51,21 @@ How a run goes, and which module has it:
 8. ``runner`` cuts what was found down to the few operations that it takes, and prints them, with
    the line that runs them again. ``histories.json`` has those that were found, by what holds since.
 
-What a simulation cannot show: signals in the middle of C code, memory, sockets, files, event loops.
-A thread gives its turn up at the places named above alone, not between any two bytecodes. A fork is
-made between two calls of a client; its parent ends. The tests of ``tests/concurrency`` have real
-processes, threads and signals.
+What is not simulated, and why:
+
+- *Signals in the middle of C code, memory, sockets, files*: there are none here, and a strike comes
+  at a turn. ``tests/concurrency`` and ``tests/faults`` have real processes, threads and signals.
+- *Event loops and their cancellation* (``aio``, each verb that begins with an a): a loop has a
+  thread of its own that waits in C. ``tests/contract/awaiting`` runs the verbs in one.
+- *Time limits, and aborts by force*: they end processes and threads (``tests/tasks``).
+- *The outbox and its mover*: the rows are in another database, which has locks of its own.
+- *Several backends in one project, codecs of a project, reshaping, the copy between engines*:
+  commands and settings, in which few clients meet.
+- *What a foreign program writes while clients take*: an observer alone meets corrupt items.
+- *Values near the limits of bytes*: a seed would take seconds. Some items have three chunks.
+- *What is written for people*: pages, metrics, logs, columns of lists.
+- *Verbs and options that clients do not use yet*: ``LEFT_OUT`` of ``surface``, which a test
+  compares with all that is public.
+
+A fork is made between two calls of a client; its parent ends.
 """

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: A call takes so long at most, besides its wait and the latency of the engine.
 _CALL_SECONDS = 60
+#: If threads change at lines, a strike comes after so many of these in place of a turn.
+_LINES_A_TURN = 20
 #: Errors that say nothing of a verb's own, and those that a verb may raise.
 _UNCLEAR = ("OutcomeUnknown", "PushInterrupted")
 _ON_LEASES = ("ack", "nack", "extend", "requeue", "lease_ack")
@@ -112,8 +114,8 @@ class Ledger:
             simulated.running.fail(f"{how} returned {value}, which was not pushed")
 
     def end(self, value: int, how: str) -> None:
-        """Note that a value is gone for good."""
-        if value in self.gone:
+        """Note that a value is gone for good; those of a schedule are all alike."""
+        if value in self.gone and value > 0:
             simulated.running.fail(f"{value} is gone twice: {self.gone[value]}, and {how}")
         self.gone[value] = how
 
@@ -158,6 +160,7 @@ class Client:
     def _do(self, op: dict[str, Any]) -> Any:
         schedule, result = simulated.running, None
         began, self._intents, cost = schedule.now_us, [], self.world.cluster.cost()
+        self.process.reported.clear()
         try:
             if op["do"] not in _ON_VALUES:
                 self._intend(op)
@@ -169,7 +172,7 @@ class Client:
             result = "interrupted"
         except self.process.errors as error:
             result = type(error).__name__
-        if self.world.is_alone and op["do"] in _MOST:
+        if self.world.is_alone and op["do"] in _MOST and "small" not in self.world.plan:
             self._check_cost(op, result, [*map(operator.sub, self.world.cluster.cost(), cost)])
         limit_us = int((op.get("wait", 0) + _CALL_SECONDS) * 1e6) + 10 * self.world.longest_us
         if schedule.now_us - began > limit_us + self.world.slept_us:
@@ -226,7 +229,8 @@ class Client:
                 schedule.wake(thread)
 
         if "turns" in strike:
-            thread.alarm = strike["turns"], act
+            turns = strike["turns"] * (_LINES_A_TURN if "lines" in self.world.plan else 1)
+            thread.alarm = turns, act
         else:
             schedule.at(schedule.now_us + int(strike["seconds"] * 1e6), act_later)
 
@@ -438,6 +442,10 @@ class Client:
             items = [] if found is None else [found]
         else:
             items = self.call(take, count, **options)
+        verb = "lease" if leases else "pop"
+        reported = sum(one.items for one in self.process.reported if one.verb == verb)
+        if self.world.is_alone and "once" not in op and reported != len(items):
+            simulated.running.fail(f"{op} returned {len(items)}, and reports {reported}")
         if not min(count, least) <= len(items) <= count:
             simulated.running.fail(f"{op} returned {len(items)} items, of {least}")
         if not items:

@@ -555,7 +555,8 @@ class QueueModel:
                 _check_search(by_time, most, scan, self.things, self._keys)
             if queue.kind == "priority":
                 level = (some and self.things[some[0]][0].priority) or 1
-                shown = queue.page(state=table, min_priority=level, max_priority=level).items
+                bounds = {"min_priority": level, "max_priority": level}
+                shown = self._paged(state=table, limit=50, **bounds)
                 there = [one for one in some if self.things[one][0].priority == level]
                 if sorted(map(self._keys.id_of, there)) != sorted(item.id for item in shown):
                     raise Found(f"{queue.name}: the page of priority {level} shows {shown}")

@@ -149,6 +149,12 @@ class Program:
             if names is vars(owner):
                 kept[name] = value
 
+    def shrink(self, sizes: dict[str, Any]) -> None:
+        """Have constants be smaller, until it is a new process, so that little is many."""
+        for module in self._modules.values():
+            names = vars(module)
+            names.update((name, sizes[name]) for name in sizes.keys() & names.keys())
+
     def begin(self, seed: str, pid: int, skew_us: int = 0) -> None:
         """Be a new process."""
         self.skew_us = skew_us

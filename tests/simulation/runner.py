@@ -26,7 +26,7 @@ _ORDERS = 5
 _SHRINK_SECONDS = 240.0
 #: What an operation, a client and the engine need not have.
 _OPTIONAL = ("strike", "delay", "unique", "once", "wait", "then", "chain", "more", "prefetch")
-_OPTIONAL += ("reserves", "process", "lines")
+_OPTIONAL += ("reserves", "process", "lines", "small")
 _NUMBERS = re.compile(r"\[.*?\]|b'.*?'|[0-9.]+|p[0-9]/\w+|\bm-\w\b")
 
 

@@ -141,8 +141,12 @@ class Schedule:
             self._pass_on(me)
 
     def line(self) -> None:
-        """Let another thread go on, perhaps, before a line of the package."""
-        if self._ready and not self._quiet and self.dice.random() < self._lines:
+        """Let another thread go on, perhaps, or what is to strike this one, before a line."""
+        if self._quiet:
+            return
+        if self.current.alarm is not None:
+            self._count_down(self.current)
+        if self._ready and self.dice.random() < self._lines:
             self._ready.append(self.current)
             self._pass_on(self.current)
 
@@ -307,5 +311,5 @@ class Schedule:
         self.log.append(f"{seconds:12.6f} {self.current.name}: {text}")
 
 
-#: The schedule of the run that is under way.
-running: Schedule
+#: The schedule of the run that is under way; before the first, one without threads.
+running = Schedule("", 0.0)

@@ -9,8 +9,8 @@ There are three functions: a plain one, one with limits by key, and one that not
 and writes a key in the transaction of its end. A schedule enqueues the first. When all wait, each
 result and each group is read, and the counters of functions; they show what was seen at commits.
 
-Left out is what is no step of the engine: the outbox, whose rows are in another database that has
-locks of its own; time limits, which strike real threads; event loops; imports.
+Some processes have other limits in their code than others, as during a deployment. After an abort
+a task does not begin, and one that has expired never does.
 """
 
 from __future__ import annotations
@@ -170,6 +170,8 @@ class Tasks:
         self._enqueued: set[int] = set()
         self._ids: list[str] = []
         self._numbers: dict[str, int] = {}
+        #: When tasks expire that have not begun.
+        self._expires: dict[int, int] = {}
         #: What an abort of a task has said, and when.
         self._aborted: dict[int, tuple[str, int]] = {}
         self._groups: dict[str, list[int]] = {}
@@ -181,6 +183,9 @@ class Tasks:
         #: What is enqueued once others have ended: its number, theirs, and whether also if one of
         #: them has failed.
         self._followers: list[tuple[int, list[int], bool]] = []
+        #: Whether nothing fails, is late, or has a wrong clock.
+        faults = world.cluster.faults
+        self._is_even = world.is_calm and not (faults.slow or world.is_skewed)
 
     # What clients do
 
@@ -198,6 +203,9 @@ class Tasks:
         """Return the task of an operation: limited, noting or plain, with its options."""
         options: dict[str, Any] = {"priority": op["priority"]}
         options["expires"] = None if how["id"] % 7 else _EXPIRES_SECONDS
+        if how["id"] % 7 == 0:
+            seconds = _EXPIRES_SECONDS + op.get("later", 0)
+            self._expires[how["id"]] = simulated.running.now_us + int(seconds * 1e6)
         if how["id"] % 14 == 0:  # the same as a moment
             moment = (simulated.running.now_us + own.skew_us) / 1e6 + _EXPIRES_SECONDS
             moment += op.get("later", 0)
@@ -354,6 +362,10 @@ class Tasks:
             simulated.running.fail(f"{how['id']} has begun before its time")
         if how["id"] < 0:
             return
+        is_late = simulated.running.now_us > self._expires.get(how["id"], math.inf) + _NOTED_US
+        is_first = self.runs[how["id"]] == 1 and "redrive" not in self._world.verbs
+        if is_late and is_first and self._is_even:
+            simulated.running.fail(f"{how['id']} has begun, and had expired")
         outcome, at = self._aborted.get(how["id"], ("", 0))
         late_us = _NOTED_US + 3 * self._world.longest_us + self._world.slept_us
         if outcome and (outcome != "asked" or simulated.running.now_us - at > late_us):
@@ -411,7 +423,7 @@ class Tasks:
         """Check that there is a slot for a task of the schedule, or was when it was enqueued."""
         every, now = int(_EVERY_SECONDS * 1e6), simulated.running.now_us
         late = self._world.longest_us + self._world.slept_us
-        slots = range(now // every, (now - late) // every - 2, -1)
+        slots = range((now - late) // every - 1, now // every + 1)  # the oldest, as it may be late
         slot = next((one for one in slots if one not in self._slots), None)
         if slot is None and not self._world.is_skewed:
             raise Found(f"a slot of {[*slots]} of the schedule is dealt with twice")
@@ -493,8 +505,8 @@ class Tasks:
     def _check_attempts(self, number: int, found: Any, has_succeeded: bool) -> None:
         """Check what a result shows of the attempts of a task that nothing has disturbed."""
         world, begun = self._world, self._begun.get(number, [])
-        is_disturbed = world.verbs & _DISTURBING or world.is_skewed or world.cluster.faults.slow
-        if is_disturbed or not world.is_calm or number % 7 == 0 or not _spends({"id": number}):
+        is_disturbed = world.verbs & _DISTURBING or not self._is_even
+        if is_disturbed or number % 7 == 0 or not _spends({"id": number}):
             return
         shown = [_us(at) for at in (found.started_at, found.last_attempted_at, found.finished_at)]
         expected = begun[0], begun[-1], self._left[number]
@@ -596,10 +608,7 @@ class Tasks:
     def _check_end(self, number: int, status: str) -> None:
         """Check that a task has run as often as it must, if nothing else has ended it."""
         how, world = self._hows[number], self._world
-        may_expire = number % 7 == 0
-        if not world.is_calm or world.cluster.faults.slow or world.is_skewed or may_expire:
-            return
-        if world.verbs & _DISTURBING:
+        if not self._is_even or number % 7 == 0 or world.verbs & _DISTURBING:
             return
         most = world.plan["tasks"]["max_attempts"]
         is_free = number % 2 and not _spends(how)  # asks to run again, and spends no attempt

@@ -81,7 +81,7 @@ def test_a_broken_promise_is_found_and_cut():
 @pytest.mark.nightly
 def test_each_verb_and_option_is_used_or_left_out_for_a_reason():
     """Clients of some hundred seeds use each public verb and option, but those that a list has."""
-    programs = [world.program(f"p{at}") for at in range(3)]
+    programs = [world.program(f"p{at}", has_lines=one) for at in range(3) for one in (False, True)]
     with recorded(programs) as seen:
         for seed in range(_SEEDS):
             queues = run_seed(seed).plan["queues"].values()

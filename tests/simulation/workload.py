@@ -80,8 +80,9 @@ def draw_plan(seed: int) -> dict[str, Any]:
             if dice.random() < strikes:
                 op["strike"] = _strike(dice, dice.choice(kinds), crowd)
         plan["clients"].append({"process": number % len(processes), "ops": ops})
-    if not is_alone and dice.random() < 0.15:
-        plan["lines"] = dice.choice((0.005, 0.03, 0.2))
+    plan |= {"small": True} if dice.random() < 0.3 else {}
+    has_lines = not is_alone and dice.random() < 0.15
+    plan |= {"lines": dice.choice((0.005, 0.03, 0.2))} if has_lines else {}
     return plan
 
 
@@ -244,7 +245,7 @@ _VALUES: dict[str, tuple[Any, ...]] = {
     "of_group": (True,),
 }
 #: How often arguments are there that may be left out.
-_RATES = {"delay": 0.6, "wait": 0.6, "unique": 0.2, "once": 0.2, "retry": 0.2}
+_RATES = {"delay": 0.6, "wait": 0.6, "unique": 0.2, "once": 0.3, "retry": 0.2}
 _RATES |= {"worker": 0.5, "spend": 0.5, "reason": 0.5, "limit": 0.5, "through": 0.5}
 _RATES |= {"streamed": 0.5, "exactly": 0.3, "prepared": 0.2, "ends": 0.7, "take": 0.7}
 _RATES |= {"key": 0.4, "notes": 0.4, "later": 0.2, "within": 0.2, "of_group": 0.5}
@@ -425,6 +426,7 @@ def lines(plan: dict[str, Any]) -> list[str]:
     facts = {key: value for key, value in plan["faults"].items() if value}
     found = [f"switch {plan['switch']}, faults {facts}, drain {plan['drain']}"]
     found += ["the engine has reservations"] if plan.get("reserves") else []
+    found += ["little is many"] if plan.get("small") else []
     found += [f"threads change at lines: {plan['lines']}"] if "lines" in plan else []
     found += [f"queue {name}: {options}" for name, options in plan["queues"].items()]
     found += [f"process {at}: {one}" for at, one in enumerate(plan["processes"]) if one]

@@ -40,6 +40,18 @@ _DUES = 4
 _WRONG_CALLS = 3
 #: How many bytes are before each third value of a queue with long ones.
 _PADDING = 150_000
+#: How many rows, items and queues the package deals with at once in some seeds.
+_SMALL: dict[str, Any] = {"_PORTIONS": {"SUCCESSFUL": 2, "FAILED": 1}}
+_SMALL |= {"MAX_EXPIRED": 4, "ROUND_ITEMS": 10, "MAX_RETURNED_BYTES": 400_000}
+for _names in (
+    "PAGE_ROWS ITERATED_ITEMS READ_AT_ONCE _READ_AT_ONCE _READS_AT_ONCE _AT_ONCE _NEXT_MOMENTS",
+    "_FROM_EACH _ARMED_AT_ONCE _PUSHED_AT_ONCE _ROWS_AT_ONCE _AGES_AT_ONCE _LEVELS_AT_ONCE",
+    "_REASONS_AT_ONCE _REMOVED_AT_ONCE _LONG_AT_ONCE _COUNTED_AT_ONCE _GAPS_AT_ONCE _MAX_PASSED",
+    "_MAX_HINTS _MAX_KNOWN _MAX_REQUEUED _PAGE_ROWS _MEMBERS _KEYS_AT_ONCE _PARTS _MAX_KEPT",
+    "_EXTENDED_TOGETHER _GIVEN_BACK_TOGETHER ABORTED_TOGETHER _LOOKED_UP_TOGETHER _SWEPT_AT_ONCE",
+    "REQUESTS_A_TURN _HELPED_ITEMS _ROWS _FIRST_ITEMS",
+):
+    _SMALL |= dict.fromkeys(_names.split(), 2)
 #: For so long an interrupt may have kept a waiter from being woken, as is documented.
 _DISTURBED_US = 7_000_000
 #: A wait makes so many transactions a second at most, beside some at its beginning.
@@ -74,6 +86,12 @@ class Process:
         self.name = f"p{number}"
         self.program = own = program(self.name, has_lines="lines" in world.plan)
         own.begin(f"{world.seed} {number}", 100 + number, int(plan.get("skew", 0) * 1e6))
+        if "small" in world.plan:
+            own.shrink(_SMALL)
+        #: What operations it has measured, if its client is alone.
+        self.reported: list[Any] = []
+        if world.is_alone:
+            own["service.instrumentation"].observers = (self,)
         unknown = own["tasks.compat"].TaskResultDoesNotExist
         self.errors = own["exceptions"].FdbQueueError, FDBError, unknown
         self.options: dict[str, Any] = plan.get("options", {})
@@ -88,6 +106,13 @@ class Process:
         self.database = Database(self.world.cluster, self.program)
         self.databases.append(self.database)
         self.catalog = open_catalog(self.program, self.database, self.world.plan, self.options)
+
+    def operation(self, done: Any) -> None:
+        """Note an operation that was measured."""
+        self.reported.append(done)
+
+    def engine_error(self, code: int) -> None:
+        """Do nothing: a client who is alone meets none."""
 
     def set_options(self, options: dict[str, Any]) -> None:
         """Be a process with other settings from now on."""

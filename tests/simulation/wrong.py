@@ -19,6 +19,8 @@ _UTC, _NAIVE = datetime.timezone.utc, datetime.datetime(2000, 1, 1)  # noqa: DTZ
 _DAY = datetime.timedelta(1)
 _SECONDS = (-1, _LONGEST + 1, True, "1", math.nan), (0, _LONGEST, _DAY)
 _LIMITS = (0, -1, 10_001, True, "1"), (1, 10_000)
+_CIRCLE: list[Any] = []
+_CIRCLE.append(_CIRCLE)
 #: By argument: what it may not be, and what it may be at its limits.
 _ARGUMENTS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "count": _LIMITS,
@@ -36,9 +38,13 @@ _ARGUMENTS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "order": (("x", "time"), ("place",)),
     "after": (("x", 5, "!"), (None,)),
     "minutes": ((0, 1_441, "1", True), (1, 1_440)),
+    "ack": ((["x"], ["a.b"], ["a.b"] * 1_001), ([],)),
     "lease": (("x", 5, "a.b", "a.b.c"), ()),
     "item_id": (("x", 5, "!"), ()),
-    "value": ((math.nan, {1: 2}, {"a": {5}}, "\ud800", "x" * 1_000_001), ({"a": [1.5, None]},)),
+    "value": (
+        (math.nan, {1: 2}, {"a": {5}}, "\ud800", _CIRCLE, "x" * 1_000_001),
+        ({"a": [1.5, None]},),
+    ),
     "priority": ((math.nan, "1", 2**63, -(2**63) - 1, True), (-(2**62), 2**62)),
 }
 _TAKE = {"count": 1}
@@ -48,7 +54,7 @@ _VERBS: dict[str, tuple[dict[str, Any], str]] = {
     "push_many": ({"items": [1]}, "delay not_before"),
     "pop_many": (_TAKE, "count end once wait"),
     "pop_max": ({}, "wait"),
-    "lease_many": (_TAKE, "count end seconds worker once wait"),
+    "lease_many": (_TAKE, "count end seconds worker once wait ack ack"),
     "peek_many": (_TAKE, "count end"),
     **dict.fromkeys(("ack", "extend", "requeue", "nack"), ({}, "lease")),
     **dict.fromkeys(("get", "has_item", "remove", "bury"), ({}, "item_id")),

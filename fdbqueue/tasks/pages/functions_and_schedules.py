@@ -25,8 +25,8 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import conf, deadlines
-from fdbqueue.columns import DURATION, FUTURE, PAST, TEXT, Column, ValueKind, link, markup
-from fdbqueue.columns.text import grouped, lasting, visible
+from fdbqueue.columns import DURATION, Column, ValueKind, link, markup
+from fdbqueue.columns.text import Moment, grouped, lasting, visible
 from fdbqueue.pages.action_page import links, offers
 from fdbqueue.pages.forms import search_field
 from fdbqueue.pages.framing import ListView
@@ -374,11 +374,13 @@ class SchedulesView(ListView):
             return format_html('<a href="{}">{}</a>', address, name)
 
         def task_of(row: ScheduleRow) -> SafeString | None:
+            slot = None if row.latest is None else markup.age(Moment.since(row.latest))
             task = row.task
             if task is None:
-                return None
+                return slot
             address = addresses.task(task.queue, task.id)
-            return format_html('<a href="{}">{}</a>', address, words_of(task))
+            shown = format_html('<a href="{}">{}</a>', address, words_of(task))
+            return shown if slot is None else format_html("{}, {}", shown, slot)
 
         def queue_of(row: ScheduleRow) -> SafeString | None:
             if row.queue is None:
@@ -392,17 +394,19 @@ class SchedulesView(ListView):
             offered = offers(self.request.user, addresses, row.queue or EVERY, *names, id=one)
             return links(offered, f"schedule-{rows.index(row)}", row.schedule.name)
 
-        held = Column("held", _("Held since"), attrgetter("held"), PAST)
+        def next_of(row: ScheduleRow) -> SafeString | None:
+            if row.held is not None:
+                return format_html(gettext("Held {}"), markup.age(Moment.since(row.held)))
+            return None if row.next is None else markup.age(Moment.until(row.next))
+
         acts = Column("acts", _("Actions"), acts_of)
 
         columns: tuple[Column[ScheduleRow], ...] = (
             Column("schedule", _("Schedule"), name_of),
             *([acts] if actions_are_on() else []),
             Column("function", _("Function"), lambda row: _path_of(row.schedule.task)),
-            Column("times", _("Times"), lambda row: _times(row.schedule), TEXT),
-            Column("next", _("Next"), lambda row: None if row.held else row.next, FUTURE),
-            *([held] if any(row.held for row in rows) else []),
-            Column("latest", _("Latest"), attrgetter("latest"), PAST),
+            Column("times", _("Times"), lambda row: _times(row.schedule)),
+            Column("next", _("Next"), next_of),
             Column("task", _("Latest task"), task_of),
             Column("queue", _("Queue"), queue_of),
         )
