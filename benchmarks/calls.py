@@ -109,7 +109,7 @@ CASES = (
     Case("lease", "FIFO", "files", 14, 28),
     Case("ack", "FIFO", "files", 10, 17),
     Case("nack", "FIFO", "files", 16, 20),
-    Case("pop_from", "FIFO", "files", 16, 24),
+    Case("pop_from", "FIFO", "files", 17, 24),
     Case("pop_from", "family", "calls", 194, 268),
     Case("pop_from", "family", "frames", 15, 19),
     Case("pop_from", "family", "files", 16, 23),

@@ -36,7 +36,7 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import text_of_error
 from fdbqueue.logs import get_logger
 from fdbqueue.service.consume.consumer import Consumer, first
-from fdbqueue.service.consume.taker import TakeRequest
+from fdbqueue.service.consume.round import TakeRequest
 from fdbqueue.service.idempotency import IdempotencyKey
 from fdbqueue.service.items import NOT_GIVEN, Duration, Held, Item, Page, Push
 from fdbqueue.service.limits import ITERATED_ITEMS

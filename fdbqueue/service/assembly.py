@@ -14,7 +14,7 @@ from fdbqueue.service.consume.dead_letters import DeadLetters
 from fdbqueue.service.consume.pauses import Pausing
 from fdbqueue.service.consume.poppers import ProcessGroup, shared_group
 from fdbqueue.service.consume.returns import Returns
-from fdbqueue.service.consume.taker import Taker
+from fdbqueue.service.consume.round import Taker
 from fdbqueue.service.entries import Encoder, Priorities
 from fdbqueue.service.idempotency import SavedResponses
 from fdbqueue.service.options import QueueOptions

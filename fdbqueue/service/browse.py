@@ -21,7 +21,7 @@ from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.allowance import TakeLimits
 from fdbqueue.service.consume.head import Head, TransactionBudget, begin_state, parse_state
 from fdbqueue.service.consume.pauses import Pause, begin_pause
-from fdbqueue.service.consume.taker import Taker
+from fdbqueue.service.consume.round import Taker
 from fdbqueue.service.entries import Priorities
 from fdbqueue.service.items import Item, Page, Priority, Undecodable
 from fdbqueue.service.moments import ORDERS, Moments, Order, parsed_position

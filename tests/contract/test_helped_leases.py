@@ -11,7 +11,7 @@ from fdbqueue.exceptions import CorruptItem, DeadlineExceeded, LeaseLost, Outcom
 from fdbqueue.service import FifoQueue, PriorityQueue, run
 from fdbqueue.service.codecs import JsonCodec
 from fdbqueue.service.consume.acks import parsed_token
-from fdbqueue.service.consume.taker import MAX_ASKED_KEYS_BYTES
+from fdbqueue.service.consume.round import MAX_ASKED_KEYS_BYTES
 from fdbqueue.service.storage.handoffs import packed_lease_keys
 from tests.concurrency.census import assert_counted, values
 from tests.concurrency.clients import another

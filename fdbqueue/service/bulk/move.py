@@ -13,7 +13,7 @@ from typing import Any
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service.assembly import QueueParts
-from fdbqueue.service.consume.round import take_in
+from fdbqueue.service.consume.consumer import take_in
 from fdbqueue.service.storage.item_keys import End
 
 #: Two values of ``Codec.holds``: such codecs have no values in common.

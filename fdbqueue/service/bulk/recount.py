@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.service.consume.prospect import Look
-from fdbqueue.service.consume.taker import Taker
+from fdbqueue.service.consume.round import Taker
 from fdbqueue.service.items import Priority
 from fdbqueue.service.storage.counts import Counters
 from fdbqueue.service.storage.failures import group_of_stored

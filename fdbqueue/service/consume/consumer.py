@@ -25,8 +25,7 @@ from fdbqueue.service.consume.acks import Ack, BesideEnds, distinct, parsed_toke
 from fdbqueue.service.consume.leases import worker_of
 from fdbqueue.service.consume.poppers import ProcessGroup
 from fdbqueue.service.consume.prospect import READ_AT_ONCE, Look
-from fdbqueue.service.consume.round import take_in
-from fdbqueue.service.consume.taker import Popped, Taker, TakeRequest
+from fdbqueue.service.consume.round import Popped, Round, Taker, TakeRequest
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import IdempotencyKey, is_replayed
 from fdbqueue.service.items import Duration, Item
@@ -283,6 +282,30 @@ class Consumers(dict[str, Consumer]):
     def __missing__(self, name: str) -> Consumer:
         found = self[name] = self._open_queue(name)
         return found
+
+
+def take_in(taker: Taker, tr: Transaction, request: TakeRequest) -> tuple[list[Item], bool]:
+    """Take items in the caller's transaction, which serves no other popper.
+
+    Returns:
+        The items; and whether more leases have expired than it looks at, if there are none.
+
+    Raises:
+        CorruptItem: One of them cannot be decoded; all stay where they are.
+        IdempotencyKeyReused: The key was another call's.
+    """
+    while True:
+        one = Round(taker, tr, request.end, [request], is_last=True)
+        result = one.serve(helps=False)
+        for _, items in result.results:
+            if isinstance(items, Exception):
+                try:
+                    raise items
+                finally:
+                    del items, result  # an error that its own frames refer to keeps them
+            if request.call is not None and not items and not request.call.replayed:
+                taker.responses.save_items(tr, request.call, [], [])
+            return items, result.is_cut
 
 
 def first(items: list[Item]) -> Item | None:

@@ -152,6 +152,8 @@ class SeveralGroup:
 class ListFinder:
     """Find queues of lists that may have something, for the threads of this process.
 
+    The result of a request is the name of a queue, empty if none has anything.
+
     Args:
         group: What the threads share.
     """
@@ -159,11 +161,6 @@ class ListFinder:
     def __init__(self, group: SeveralGroup) -> None:
         self._group = group
         self.combiner = Combiner(self)
-
-    def find(self, names: tuple[str, ...], database: Database, *, leases: bool) -> str:
-        """Return a queue that may have something, empty if there is none."""
-        found: str = self.combiner.submit(FindRequest(names, leases=leases), database)
-        return found
 
     # The combiner's work
 

@@ -22,8 +22,7 @@ from fdbqueue.service.consume.contention import AS_SEEN_AFTER, Contention
 from fdbqueue.service.consume.head import Order
 from fdbqueue.service.consume.help.asking import Asking
 from fdbqueue.service.consume.prospect import begin_prospect
-from fdbqueue.service.consume.round import Round, RoundResult
-from fdbqueue.service.consume.taker import Requeue, Taker, TakeRequest
+from fdbqueue.service.consume.round import Requeue, Round, RoundResult, Taker, TakeRequest
 from fdbqueue.service.consume.waiting import ItemWatch
 from fdbqueue.service.items import Item
 from fdbqueue.service.storage.counts import taken_at

@@ -13,7 +13,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume.allowance import Allowance
 from fdbqueue.service.consume.head import begin_state, parse_state
-from fdbqueue.service.consume.taker import Taker
+from fdbqueue.service.consume.round import Taker
 from fdbqueue.service.storage.family_index import BY_LEASES, NEVER, NOW, Prospect
 from fdbqueue.service.storage.tables import Due
 

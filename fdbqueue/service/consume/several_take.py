@@ -45,12 +45,11 @@ from typing import NamedTuple
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import instrumentation
-from fdbqueue.service.consume.consumer import Consumer, TakeOnce
+from fdbqueue.service.consume.consumer import Consumer, TakeOnce, take_in
 from fdbqueue.service.consume.contention import sleep_before_retry
-from fdbqueue.service.consume.finding import SeveralGroup
+from fdbqueue.service.consume.finding import FindRequest, SeveralGroup
 from fdbqueue.service.consume.ring import Walking
-from fdbqueue.service.consume.round import take_in
-from fdbqueue.service.consume.taker import Requeue, TakeRequest
+from fdbqueue.service.consume.round import Requeue, TakeRequest
 from fdbqueue.service.consume.visits import Served, SeveralRequest, Visit
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import KeyedCall, Responses, SavedResponses, is_replayed
@@ -281,10 +280,17 @@ class SeveralTake:
         try:
             if self._call is not None:
                 found = self._take_under_key(saves=saves)
-            elif self._group.ring is not None:
-                found = self._take_of_families()
-            else:
+            elif self._group.ring is None:
                 found = self._find()
+            else:
+                request = SeveralRequest(self._count, self._make, leases=self._leases)
+                self._is_in_flight = True
+                submit = self._group.poppers[self._end].combiner.submit
+                found = submit(request, self._database)
+                if isinstance(found, list) and found:
+                    request.result, self._taken, self._requeue = found, request, request.requeue
+                else:
+                    self._is_in_flight = False
         except BaseException as error:
             self._report(self._first_name, began, 0, error)
             raise
@@ -297,24 +303,13 @@ class SeveralTake:
 
     def _find(self) -> str:
         """Find a queue of the list that may have something, empty if there is none."""
-        find = self._group.finder.find
         try:
-            return find(self._look_up(), self._database, leases=self._leases)
+            request = FindRequest(self._look_up(), leases=self._leases)
+            found: str = self._group.finder.combiner.submit(request, self._database)
+            return found
         except BaseException as error:
             vars(error)["outcome_known"] = True  # nothing was taken
             raise
-
-    def _take_of_families(self) -> list[Item] | str | None:
-        """Take items of the next members, or name the member to take them from."""
-        request = SeveralRequest(self._count, self._make, leases=self._leases)
-        self._is_in_flight = True
-        submit = self._group.poppers[self._end].combiner.submit
-        found: list[Item] | str | None = submit(request, self._database)
-        if isinstance(found, list) and found:
-            request.result, self._taken, self._requeue = found, request, request.requeue
-            return found
-        self._is_in_flight = False
-        return found
 
     def _take_from(self, name: str) -> list[Item] | None:
         """Take items from one of the queues, as a call on it does; None if it has none any more."""

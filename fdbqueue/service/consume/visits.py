@@ -19,8 +19,7 @@ from fdbqueue.service.consume.consumer import Consumer
 from fdbqueue.service.consume.head import Order
 from fdbqueue.service.consume.prospect import READ_AT_ONCE, begin_dues, prospect_of
 from fdbqueue.service.consume.ring import Hint, Ring, Walk
-from fdbqueue.service.consume.round import Round, RoundResult
-from fdbqueue.service.consume.taker import Requeue, TakeRequest
+from fdbqueue.service.consume.round import Requeue, Round, RoundResult, TakeRequest
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import STEP_BYTES
 from fdbqueue.service.storage.family_index import NEVER, Prospect

@@ -34,7 +34,7 @@ from fdbqueue.service.clock import moment, now_us
 from fdbqueue.service.consume.consumer import Consumer, first_with_items, held_until
 from fdbqueue.service.consume.finding import SeveralGroup
 from fdbqueue.service.consume.ring import Ring, Source
-from fdbqueue.service.consume.taker import TakeRequest
+from fdbqueue.service.consume.round import TakeRequest
 from fdbqueue.service.consume.visits import SeveralRequest
 from fdbqueue.service.consume.waiting import ItemWait, Notice, deadline_after
 from fdbqueue.service.instrumentation import Operation

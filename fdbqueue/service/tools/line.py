@@ -13,15 +13,14 @@ leases, of what waits, too.
 from __future__ import annotations
 
 import contextlib
-import datetime
 import inspect
 import math
 import queue as queues
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from fdbqueue.exceptions import BatchTooLarge, CorruptItem, LeaseLost, text_of_error
+from fdbqueue.exceptions import BatchTooLarge, LeaseLost, text_of_error
 from fdbqueue.logs import get_logger
 from fdbqueue.service.items import Held, Item
 from fdbqueue.service.storage.item_keys import End
@@ -39,21 +38,6 @@ _MIN_PAUSE_SECONDS = 0.05
 #: How many leases one transaction extends. More are hardly faster, and the end of any makes it
 #: conflict: so those leased first, which end meanwhile, come last, and no others wait for them.
 _EXTENDED_TOGETHER = 25
-
-
-class ItemSource(Protocol):
-    """A queue, or several: where a worker waits for items."""
-
-    def bury_corrupt(self, error: CorruptItem) -> bool:
-        """Move the item that an error names to the dead letters; tell whether it was there."""
-
-    def wait_for_items(
-        self, seconds: float, *, to_lease: bool = ..., waits_while: Callable[[], bool] | None = ...
-    ) -> bool:
-        """Wait until there may be an item to take; tell whether so."""
-
-    def held_until(self, *, to_lease: bool = ...) -> datetime.datetime | None:
-        """Return until when limits keep back items that are ready; None for none or no limits."""
 
 
 class Leases(NamedTuple):

@@ -192,13 +192,14 @@ class Presence:
         """Write the row until the work is over; then remove it."""
         self._try(self._remove_old)
         served_again = monotonic()
-        while not self._is_over.is_set():
+        while True:  # once at least: that somebody has served the queue is to be known
             began = monotonic()
             served = self._served if began >= served_again else []
             if self._try(functools.partial(self._write, keys=[self._key, *served])) and served:
                 served_again = began + SERVED_BEAT_SECONDS
             self._on_beat()
-            self._is_over.wait(max(0.0, began + BEAT_SECONDS - monotonic()))
+            if self._is_over.wait(max(0.0, began + BEAT_SECONDS - monotonic())):
+                break
         self._try(lambda tr: tr.clear(self._key))
 
     def _try(self, change: Callable[[Transaction], Any]) -> bool:

@@ -43,10 +43,12 @@ from fdbqueue.logs import get_logger
 from fdbqueue.own_threads import OwnThread, ThreadDied, WorkerThreads
 from fdbqueue.service.consume.consumer import MAX_ENDED
 from fdbqueue.service.items import Item
+from fdbqueue.service.queues import Queue
+from fdbqueue.service.several import SeveralQueues
 from fdbqueue.service.storage.item_keys import End
+from fdbqueue.service.tools.alternating import AlternatingLeases
 from fdbqueue.service.tools.line import (
     Collect,
-    ItemSource,
     LeaseExtender,
     Leases,
     Line,
@@ -113,7 +115,7 @@ class Worker:
 
     def __init__(
         self,
-        queue: ItemSource,
+        queue: Queue | SeveralQueues | AlternatingLeases,
         handler: Callable[[Item], Any],
         *,
         concurrency: int = 1,

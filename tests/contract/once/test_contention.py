@@ -9,7 +9,7 @@ import pytest
 
 from fdbqueue.exceptions import IdempotencyKeyReused
 from fdbqueue.service import IdempotencyKey, Push, run
-from fdbqueue.service.consume.taker import TakeRequest
+from fdbqueue.service.consume.round import TakeRequest
 from fdbqueue.service.storage.handoffs import begin_handoff, parse_handoff
 from tests.concurrency.census import assert_counted
 from tests.concurrency.clients import another, together

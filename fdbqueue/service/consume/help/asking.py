@@ -15,14 +15,16 @@ from fdbqueue.service.clock import now_us
 from fdbqueue.service.combiner import CombinedBatch
 from fdbqueue.service.consume.contention import MAX_HELP_SECONDS, Contended, sleep_before_retry
 from fdbqueue.service.consume.head import begin_state, parse_state
-from fdbqueue.service.consume.round import RoundResult, fitting
-from fdbqueue.service.consume.taker import (
+from fdbqueue.service.consume.round import (
     MAX_ASKED_KEYS_BYTES,
     MAX_ASKED_LEASES,
     Portion,
     Result,
+    RoundResult,
     Taker,
     TakeRequest,
+    fitting,
+    remaining,
 )
 from fdbqueue.service.items import Item
 from fdbqueue.service.limits import MAX_ENDS_BYTES
@@ -166,7 +168,7 @@ class Asking:
             count_change = taker.store.count_change(tr)
             reads = {} if reads_nothing else taker.begin_reads(count_change, batch)
             concluded = taker.concluded(reads)
-            rest = batch if reads_nothing else taker.remaining(batch, reads, concluded)
+            rest = batch if reads_nothing else remaining(batch, reads, concluded)
             if lease_us and any(one.ends for one in rest):
                 rest = combined.take_up(rest)
             ends = [key for one in rest for key in one.ends] if lease_us else []
@@ -265,7 +267,7 @@ class Asking:
         allowance = None
         if taker.limits is not None:  # who helped has spent the tokens
             allowance = taker.limits.begin(tr, self._tables, now_us(), is_paid=True).settle()
-        for one in taker.remaining(batch, reads, concluded):
+        for one in remaining(batch, reads, concluded):
             rows, leases = handoff.rows[start : start + one.count], one.lease_us > 0
             start += one.count
             count = len(rows)
