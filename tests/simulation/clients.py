@@ -55,7 +55,7 @@ _MOST: dict[str, tuple[int, int]] = {
         (1, 5): "pause resume pause_family resume_family sweep clear push_many",
         (1, 7): "ack nack requeue extend push_batch",
         (1, 15): "push nack_many ack_many pop_min pop_max wait_for_items",
-        (1, 20): "lease_min lease_max pop lease lease_ack together",
+        (1, 25): "lease_min lease_max pop lease lease_ack together",
         (1, 40): "extend_many",
         (2, 45): "family_pop family_lease",
         (2, 24): "remove bury push_shared result",
@@ -710,7 +710,10 @@ class Client:
         spec = service.QueueSpec(STRANGE[op["which"] % 3], kind=kind)
         catalog = service.Catalog(self.process.database, ("sim",), [spec])
         priority = {"priority": 1} if kind == "priority" else {}
-        return self.call(catalog.queue(spec.name).push, 0, **priority).id
+        pushed = self.call(catalog.queue(spec.name).push, 0, **priority)
+        if self.world.strange.setdefault(spec.name, kind) != kind:
+            simulated.running.fail(f"{spec.name} was pushed to in two formats")
+        return pushed.id
 
     def _pause_family(self, op: dict[str, Any]) -> Any:
         for family in self.process.catalog.families():

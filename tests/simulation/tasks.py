@@ -583,7 +583,9 @@ class Tasks:
         ends = {_number(record): record for _, record in self._all_records() if "status" in record}
         for queue in map(self._catalog.queue, self.names()):
             for item in queue.iterate(state="dead"):
-                ends.setdefault(_number(item.value), {"status": "dead"})
+                tree = {"tree": 0} if "tree" in item.value else {}
+                end = {"status": "dead", "ended": _us(item.died_at), **tree}
+                ends.setdefault(_number(item.value), end)
             counts = queue.counts()
             if counts.ready + counts.leased + counts.delayed:
                 raise Found(f"{queue.name} has {counts} at the end")

@@ -234,6 +234,8 @@ class World:
         self.doctor.begin(f"{seed} doctor", 99)
         self._database = Database(self.cluster, self.doctor)
         self._catalogs: dict[str, Any] = {}
+        #: Of what kind are queues of which clients have different settings.
+        self.strange: dict[str, str] = {}
         self.tasks = self.schedule.tasks = tasks.Tasks(self, self.doctor, self._catalog({}))
         names = [*self.names, *(self.tasks.names()[1:] if "tasks" in plan else ())]
         self._promises = [Promises(self, self._catalog({}), name) for name in names]
