@@ -269,7 +269,7 @@ def _calls_of_more(enqueue: Callable[[], Any]) -> float:
 def work_off(*enqueue: Callable[[], Any]) -> list[Any]:
     """Enqueue tasks, have a worker do all there are, and return their results."""
     from fdbqueue.tasks.compat import task_backends
-    from fdbqueue.tasks.worker import TaskWorker
+    from fdbqueue.tasks.task_worker import TaskWorker
 
     results = [one() for one in enqueue]
     TaskWorker(task_backends["default"], follow=False).run()

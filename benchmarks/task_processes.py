@@ -161,7 +161,7 @@ def idle(_: Backend, seconds: float) -> Counter[str]:
     """Return how many transactions a worker begins, and what it reads, while it waits for tasks."""
     from fdbqueue.conf import database
     from fdbqueue.tasks.compat import task_backends
-    from fdbqueue.tasks.worker import TaskWorker
+    from fdbqueue.tasks.task_worker import TaskWorker
 
     counts: Counter[str] = Counter()
     of_transactions = type(database().create_transaction()).__mro__

@@ -37,6 +37,7 @@ from fdbqueue.service import (
     CODECS,
     ENDS,
     ITEM_STATES,
+    LEASE_SECONDS,
     MAX_WORKER_CHARACTERS,
     ORDERS,
     UNIQUE_WHILE,
@@ -209,7 +210,7 @@ class LeaseBody(PopBody):
     """How many items to lease, and for how long."""
 
     seconds = SecondsField(
-        default=60, help_text="How long the lease lasts, in seconds, at most ten years."
+        default=LEASE_SECONDS, help_text="How long the lease lasts, in seconds, at most ten years."
     )
     worker = TextField(
         required=False,
@@ -296,7 +297,7 @@ class _Extended(Input):
     """How long a lease lasts from now on."""
 
     seconds = SecondsField(
-        default=60, help_text="How long the lease lasts from now on, in seconds."
+        default=LEASE_SECONDS, help_text="How long the lease lasts from now on, in seconds."
     )
 
 

@@ -48,9 +48,8 @@ from fdbqueue.columns.text import (
     timestamp,
     visible,
 )
-from fdbqueue.service import Failure, Item, Queue, WorkerRow
+from fdbqueue.service import MAX_REASON_CHARACTERS, Failure, Item, Queue, WorkerRow
 
-_MAX_REASON_CHARACTERS = 1_000
 _CELL_REASON_CHARACTERS = 200
 
 
@@ -128,7 +127,7 @@ def shown(columns: Sequence[ItemColumn], queue: Queue, state: str) -> list[ItemC
 def reason_text(reason: str | None) -> str:
     """Return the reason of a dead letter as pages show it."""
     text = (reason or "").removeprefix("builtins.")  # as Python's tracebacks name it
-    return visible(text[:_MAX_REASON_CHARACTERS])
+    return visible(text[:MAX_REASON_CHARACTERS])
 
 
 # Failed attempts

@@ -9,8 +9,8 @@ from pathlib import Path
 from prometheus_client import REGISTRY, CollectorRegistry, multiprocess
 
 from fdbqueue.logs import get_logger
+from fdbqueue.metrics.gauges import SizeCollector
 from fdbqueue.metrics.operations import OperationMetrics
-from fdbqueue.metrics.sizes import SizeCollector
 from fdbqueue.service import instrumentation
 
 logger = get_logger(__name__)

@@ -89,6 +89,7 @@ from fdbqueue.pages.actions import (
 )
 from fdbqueue.pages.sites import EVERY, Addresses, actions_are_on
 from fdbqueue.service import (
+    MAX_REASON_CHARACTERS,
     MAX_WORKER_CHARACTERS,
     Item,
     Queue,
@@ -103,7 +104,6 @@ from fdbqueue.verbs import Outcome
 
 logger = get_logger("fdbqueue.pages")
 
-_MAX_REASON = 1_000
 _MAX_ID = 14_000
 _MAX_AT = 10**9
 _MAX_NUMBER = 10**15
@@ -149,9 +149,11 @@ class ActionForm(forms.Form):
     before = forms.IntegerField(required=False, min_value=0, max_value=_LAST_MOMENT)
     all = forms.RegexField(rf"\A{ALL}\Z", required=False)
     worker = forms.CharField(required=False, strip=False, max_length=MAX_WORKER_CHARACTERS)
-    latest = forms.CharField(required=False, max_length=_MAX_REASON)
+    latest = forms.CharField(required=False, max_length=MAX_REASON_CHARACTERS)
     at = forms.IntegerField(required=False, min_value=0, max_value=_MAX_AT)
-    reason = forms.CharField(label=_("Reason"), required=False, strip=False, max_length=_MAX_REASON)
+    reason = forms.CharField(
+        label=_("Reason"), required=False, strip=False, max_length=MAX_REASON_CHARACTERS
+    )
     by_force = forms.BooleanField(label=_("Also end what runs"), required=False)
     unspent = forms.BooleanField(
         label=_("Count no attempt: nobody has begun with them"), required=False

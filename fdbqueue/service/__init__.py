@@ -19,7 +19,7 @@ Where to find, and to change:
 - a queue's public methods: :mod:`queues`; their ``await`` twins: :mod:`aio`
 - a queue option: :mod:`options`, which settings, REST and pages read
 - a codec: :mod:`codecs`
-- the limits of items, bytes and seconds: :mod:`limits`
+- the limits of items, bytes and seconds: :mod:`sizes`
 - the keys and values that are stored, a lease's key among them: :mod:`storage`
 - a push: :mod:`entries` and :mod:`push`
 - a pop, a lease, an ack: :mod:`consume`, whose page tells how a pop goes
@@ -76,19 +76,21 @@ from fdbqueue.service.items import (
     Push,
     Undecodable,
 )
-from fdbqueue.service.limits import (
-    MAX_ITEMS_A_CALL,
-    MAX_RESPONSE_SECONDS,
-    MAX_SECONDS,
-    MAX_UNIQUE_BYTES,
-    MAX_WORKER_CHARACTERS,
-)
 from fdbqueue.service.moments import ORDERS, Order
 from fdbqueue.service.names import NAME, PATTERN, covers, is_among, share_a_name
 from fdbqueue.service.options import DEFAULT_MAX_VALUE_BYTES, QueueOptions
 from fdbqueue.service.push import Prepared, push_portions
 from fdbqueue.service.queues import FifoQueue, PriorityQueue, Queue
 from fdbqueue.service.several import LeaseInKeywords, PopInKeywords, SeveralQueues
+from fdbqueue.service.sizes import (
+    LEASE_SECONDS,
+    MAX_ITEMS_A_CALL,
+    MAX_REASON_CHARACTERS,
+    MAX_RESPONSE_SECONDS,
+    MAX_SECONDS,
+    MAX_UNIQUE_BYTES,
+    MAX_WORKER_CHARACTERS,
+)
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
 from fdbqueue.service.storage.failures import group_digest, group_of_text
 from fdbqueue.service.storage.family_index import NOW, Prospect
@@ -115,8 +117,10 @@ __all__ = [
     "ITEM_STATES",
     "KINDS",
     "LEASE_EXPIRED",
+    "LEASE_SECONDS",
     "MAX_INTEGER",
     "MAX_ITEMS_A_CALL",
+    "MAX_REASON_CHARACTERS",
     "MAX_RESPONSE_SECONDS",
     "MAX_SECONDS",
     "MAX_UNIQUE_BYTES",

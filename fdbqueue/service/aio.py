@@ -39,8 +39,8 @@ from fdbqueue.service.consume.consumer import Consumer, first
 from fdbqueue.service.consume.round import TakeRequest
 from fdbqueue.service.idempotency import IdempotencyKey
 from fdbqueue.service.items import NOT_GIVEN, Duration, Held, Item, Page, Push
-from fdbqueue.service.limits import ITERATED_ITEMS
 from fdbqueue.service.push import Prepared
+from fdbqueue.service.sizes import ITERATED_ITEMS, LEASE_SECONDS
 from fdbqueue.service.storage.counts import Counts
 from fdbqueue.service.storage.item_keys import End
 from fdbqueue.service.threads import end_of, in_thread, read_in_thread, stopped
@@ -176,7 +176,11 @@ class AsyncVerbs:
     # Lease
 
     async def alease_min(
-        self, *, seconds: Duration = 60, wait: float | None = None, worker: str | None = None
+        self,
+        *,
+        seconds: Duration = LEASE_SECONDS,
+        wait: float | None = None,
+        worker: str | None = None,
     ) -> Item | None:
         """Hide the first item for a time, as :meth:`lease_min` does.
 
@@ -189,7 +193,11 @@ class AsyncVerbs:
     alease = alease_min
 
     async def alease_max(
-        self, *, seconds: Duration = 60, wait: float | None = None, worker: str | None = None
+        self,
+        *,
+        seconds: Duration = LEASE_SECONDS,
+        wait: float | None = None,
+        worker: str | None = None,
     ) -> Item | None:
         """Hide the last item for a time, as :meth:`lease_max` does.
 
@@ -204,7 +212,7 @@ class AsyncVerbs:
         count: int,
         *,
         end: End = "min",
-        seconds: Duration = 60,
+        seconds: Duration = LEASE_SECONDS,
         wait: float | None = None,
         worker: str | None = None,
         ack: Iterable[Item | str] = (),
@@ -260,7 +268,11 @@ class AsyncVerbs:
         return await in_thread(self.nack_many, tokens, delay=delay, reason=reason, once=once)
 
     async def aextend(
-        self, lease: Item | str, seconds: Duration = 60, *, once: IdempotencyKey | str | None = None
+        self,
+        lease: Item | str,
+        seconds: Duration = LEASE_SECONDS,
+        *,
+        once: IdempotencyKey | str | None = None,
     ) -> Item:
         """Extend a lease to end the given number of seconds from now, as :meth:`extend` does."""
         return await in_thread(self.extend, lease, seconds, once=once)
@@ -268,7 +280,7 @@ class AsyncVerbs:
     async def aextend_many(
         self,
         leases: Iterable[Item | str],
-        seconds: Duration = 60,
+        seconds: Duration = LEASE_SECONDS,
         *,
         once: IdempotencyKey | str | None = None,
     ) -> Held:
@@ -280,7 +292,7 @@ class AsyncVerbs:
         self,
         *,
         end: End = "min",
-        seconds: Duration = 60,
+        seconds: Duration = LEASE_SECONDS,
         wait: float | None = None,
         worker: str | None = None,
     ) -> AsyncIterator[Item | None]:

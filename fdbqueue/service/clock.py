@@ -11,7 +11,7 @@ from typing import Any
 
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import InvalidInput
-from fdbqueue.service.limits import MAX_SECONDS
+from fdbqueue.service.sizes import MAX_SECONDS
 
 #: A moment that another client took for the present, and that is so much later than the present
 #: here, is wrong.

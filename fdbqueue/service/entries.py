@@ -23,7 +23,7 @@ from fdbqueue.exceptions import (
 from fdbqueue.service.clock import duration, in_seconds, microseconds, now_us
 from fdbqueue.service.codecs import LATEST_PUSH
 from fdbqueue.service.items import NOT_GIVEN, Duration, Item, Priority, Push
-from fdbqueue.service.limits import (
+from fdbqueue.service.sizes import (
     MAX_RETURNED_BYTES,
     MAX_SECONDS,
     MAX_SENT_BYTES,

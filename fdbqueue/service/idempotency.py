@@ -28,7 +28,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, IdempotencyKeyReused, InvalidInput, message_of
 from fdbqueue.service.clock import microseconds, moment, now_us
 from fdbqueue.service.items import Item
-from fdbqueue.service.limits import (
+from fdbqueue.service.sizes import (
     DEFAULT_RESPONSE_SECONDS,
     MAX_IDEMPOTENCY_CHARACTERS,
     MAX_RESPONSE_SECONDS,

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service.items import Item, Page
-from fdbqueue.service.limits import MAX_RETURNED_BYTES
+from fdbqueue.service.sizes import MAX_RETURNED_BYTES
 from fdbqueue.service.storage.item_keys import Bounds, End
 from fdbqueue.service.storage.store import STATES, ItemStore
 from fdbqueue.service.storage.tables import Hidden, Kind, State

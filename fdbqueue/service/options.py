@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypedDict
 
 from fdbqueue.exceptions import ConfigurationError
 from fdbqueue.service.codecs import CODECS, Codec
-from fdbqueue.service.limits import CHUNK_BYTES, MAX_SHARDS, MAX_VALUE_BYTES
+from fdbqueue.service.sizes import CHUNK_BYTES, MAX_SHARDS, MAX_VALUE_BYTES
 
 
 def gettext_noop(text: str) -> str:

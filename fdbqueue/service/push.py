@@ -30,7 +30,7 @@ from fdbqueue.service.idempotency import (
     unpacked_places,
 )
 from fdbqueue.service.items import Duration, Item, Priority, Push
-from fdbqueue.service.limits import CHUNK_BYTES, MAX_KEY_BYTES
+from fdbqueue.service.sizes import CHUNK_BYTES, MAX_KEY_BYTES
 from fdbqueue.service.storage.counts import HIGHEST, high_of
 from fdbqueue.service.storage.item_keys import Place, Row
 from fdbqueue.service.storage.tables import Hidden, State

@@ -38,10 +38,10 @@ from fdbqueue.service.consume.waiting import deadline_after
 from fdbqueue.service.entries import NoPriorities, Priorities, PriorityType
 from fdbqueue.service.idempotency import IdempotencyKey
 from fdbqueue.service.items import NOT_GIVEN, DeadReason, Duration, Held, Item, Page, Priority, Push
-from fdbqueue.service.limits import ITERATED_ITEMS, MAX_ITEMS_A_CALL
 from fdbqueue.service.moments import Order
 from fdbqueue.service.options import QueueKeywords, QueueOptions
 from fdbqueue.service.push import Prepared
+from fdbqueue.service.sizes import ITERATED_ITEMS, LEASE_SECONDS, MAX_ITEMS_A_CALL
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, Counts, Minute
 from fdbqueue.service.storage.family_index import Member
 from fdbqueue.service.storage.item_keys import ENDS, End, FifoKeys, ItemKeys, PriorityKeys
@@ -326,7 +326,7 @@ class Queue(AsyncVerbs):
     def lease_min(
         self,
         *,
-        seconds: Duration = 60,
+        seconds: Duration = LEASE_SECONDS,
         wait: float | None = None,
         worker: str | None = None,
         tr: Transaction | None = None,
@@ -348,7 +348,7 @@ class Queue(AsyncVerbs):
     def lease_max(
         self,
         *,
-        seconds: Duration = 60,
+        seconds: Duration = LEASE_SECONDS,
         wait: float | None = None,
         worker: str | None = None,
         tr: Transaction | None = None,
@@ -362,7 +362,7 @@ class Queue(AsyncVerbs):
         count: int,
         *,
         end: End = "min",
-        seconds: Duration = 60,
+        seconds: Duration = LEASE_SECONDS,
         wait: float | None = None,
         waits_while: Callable[[], bool] | None = None,
         worker: str | None = None,
@@ -503,7 +503,7 @@ class Queue(AsyncVerbs):
     def extend(
         self,
         lease: Item | str,
-        seconds: Duration = 60,
+        seconds: Duration = LEASE_SECONDS,
         *,
         once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
@@ -524,7 +524,7 @@ class Queue(AsyncVerbs):
     def extend_many(
         self,
         leases: Iterable[Item | str],
-        seconds: Duration = 60,
+        seconds: Duration = LEASE_SECONDS,
         *,
         once: IdempotencyKey | str | None = None,
         tr: Transaction | None = None,
@@ -547,7 +547,7 @@ class Queue(AsyncVerbs):
         self,
         *,
         end: End = "min",
-        seconds: Duration = 60,
+        seconds: Duration = LEASE_SECONDS,
         wait: float | None = None,
         worker: str | None = None,
     ) -> Iterator[Item | None]:

@@ -25,9 +25,9 @@ from fdbqueue.service.consume.several_take import Listed, SeveralResponses, Seve
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import IdempotencyKey, Responses, make_call
 from fdbqueue.service.items import Duration, Held, Item
-from fdbqueue.service.limits import MAX_ITEMS_A_CALL
 from fdbqueue.service.names import is_among
 from fdbqueue.service.queues import Queue
+from fdbqueue.service.sizes import LEASE_SECONDS, MAX_ITEMS_A_CALL
 from fdbqueue.service.storage.item_keys import ENDS, End
 from fdbqueue.service.transactions import run
 from fdbqueue.steady import monotonic
@@ -226,7 +226,7 @@ class SeveralQueues:
         count: int,
         *,
         end: End = "min",
-        seconds: Duration = 60,
+        seconds: Duration = LEASE_SECONDS,
         wait: float | None = None,
         worker: str | None = None,
         waits_while: Callable[[], bool] | None = None,
@@ -249,7 +249,7 @@ class SeveralQueues:
         count: int,
         *,
         end: End = "min",
-        seconds: Duration = 60,
+        seconds: Duration = LEASE_SECONDS,
         wait: float | None = None,
         worker: str | None = None,
         once: IdempotencyKey | str | None = None,
@@ -285,7 +285,7 @@ class SeveralQueues:
     aextend = _of_its_queue(Queue.aextend)
     """Extend a lease to end that many seconds from now, as :meth:`Queue.extend` does."""
 
-    def extend_many(self, items: Iterable[Item], seconds: Duration = 60) -> Held:
+    def extend_many(self, items: Iterable[Item], seconds: Duration = LEASE_SECONDS) -> Held:
         """Extend leases, one transaction for each queue, as :meth:`Queue.extend_many`."""
         given = list(items)
         of_queues: dict[str, list[Item]] = {}

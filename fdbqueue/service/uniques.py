@@ -48,7 +48,7 @@ from fdbqueue.service.clock import moment
 from fdbqueue.service.entries import Entry
 from fdbqueue.service.idempotency import Existing, Placed
 from fdbqueue.service.items import Item, Undecodable
-from fdbqueue.service.limits import MAX_RETURNED_BYTES, MAX_UNIQUE_BYTES
+from fdbqueue.service.sizes import MAX_RETURNED_BYTES, MAX_UNIQUE_BYTES
 from fdbqueue.service.storage.handoffs import all_handoffs
 from fdbqueue.service.storage.item_keys import (
     LONGEST_RANDOM,

@@ -39,7 +39,7 @@ from fdbqueue.exceptions import EngineError, FdbQueueError
 from fdbqueue.service import instrumentation
 from fdbqueue.service.combiner import CombinedBatch, Combiner, SharedOperation
 from fdbqueue.service.items import Priority
-from fdbqueue.service.limits import MAX_RETURNED_BYTES, STEP_BYTES
+from fdbqueue.service.sizes import MAX_RETURNED_BYTES, STEP_BYTES
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.item_keys import Row
 from fdbqueue.service.storage.store import ItemStore

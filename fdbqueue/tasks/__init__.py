@@ -41,11 +41,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fdbqueue.tasks.aborts import abort, is_aborted
     from fdbqueue.tasks.backend import FdbQueueBackend
-    from fdbqueue.tasks.current import at_end, enqueue_at_end, enqueue_in
     from fdbqueue.tasks.exceptions import Retry, TaskAborted, TaskTimeout
     from fdbqueue.tasks.group_results import GroupResult, group_result
     from fdbqueue.tasks.groups import abort_group, call, chain, group
     from fdbqueue.tasks.options import task
+    from fdbqueue.tasks.running import at_end, enqueue_at_end, enqueue_in
 
 __all__ = [
     "FdbQueueBackend",
@@ -76,11 +76,11 @@ _LAZY = {
     "abort": "fdbqueue.tasks.aborts",
     "abort_group": "fdbqueue.tasks.groups",
     "is_aborted": "fdbqueue.tasks.aborts",
-    "at_end": "fdbqueue.tasks.current",
+    "at_end": "fdbqueue.tasks.running",
     "call": "fdbqueue.tasks.groups",
     "chain": "fdbqueue.tasks.groups",
-    "enqueue_at_end": "fdbqueue.tasks.current",
-    "enqueue_in": "fdbqueue.tasks.current",
+    "enqueue_at_end": "fdbqueue.tasks.running",
+    "enqueue_in": "fdbqueue.tasks.running",
     "group": "fdbqueue.tasks.groups",
     "group_result": "fdbqueue.tasks.group_results",
     "task": "fdbqueue.tasks.options",

@@ -54,7 +54,6 @@ from fdbqueue.tasks.compat import (
     TaskResultDoesNotExist,
     ours,
 )
-from fdbqueue.tasks.current import running
 from fdbqueue.tasks.ends import Attempt, final_writes
 from fdbqueue.tasks.exceptions import TaskAborted
 from fdbqueue.tasks.notes import as_stored
@@ -68,6 +67,7 @@ from fdbqueue.tasks.records import (
     is_id,
     unpacked,
 )
+from fdbqueue.tasks.running import running
 from fdbqueue.tasks.states import TaskState
 from fdbqueue.tasks.trees import PartEnd, Tree, note_ends
 

@@ -22,7 +22,7 @@ class TasksConfig(AppConfig):
         from fdbqueue import conf
         from fdbqueue.tasks import compat
         from fdbqueue.tasks.backend import specs
-        from fdbqueue.tasks.current import follow_immediate
+        from fdbqueue.tasks.running import follow_immediate
 
         if not compat.IN_DJANGO:  # the backport's own app does it, if it is installed
             import django_tasks.checks

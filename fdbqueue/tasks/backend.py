@@ -1,7 +1,7 @@
 """The backend: it enqueues tasks, and returns their results.
 
 An enqueue is one push and one key more in its transaction, which threads share as they share those
-of pushes. What a worker does is in :mod:`fdbqueue.tasks.worker`.
+of pushes. What a worker does is in :mod:`fdbqueue.tasks.task_worker`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
 
 from fdbqueue.metrics.operations import OTHER, label_of
 from fdbqueue.service import Item
-from fdbqueue.tasks import worker
+from fdbqueue.tasks import task_worker
 from fdbqueue.tasks.ends import EXPIRED, UNKNOWN, AttemptEnd
 
 _BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3_600)
@@ -51,7 +51,7 @@ class TaskMetrics:
             return
         task = self._label(end)
         self._attempts.labels(queue, task, outcome_of(end)).inc()
-        self._seconds.labels(queue, task).observe(worker.seconds_of(end))
+        self._seconds.labels(queue, task).observe(task_worker.seconds_of(end))
 
     def _label(self, end: AttemptEnd) -> str:
         """Return the label of a task: its path, if it is one of the first that came."""
@@ -79,4 +79,4 @@ def outcome_of(end: AttemptEnd) -> str:
 @functools.cache
 def install() -> None:
     """Measure the tasks of this process from now on, in the default registry."""
-    worker.observers.append(TaskMetrics(REGISTRY).ended)
+    task_worker.observers.append(TaskMetrics(REGISTRY).ended)

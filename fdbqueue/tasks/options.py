@@ -33,13 +33,13 @@ from django.utils.module_loading import import_string
 
 from fdbqueue.conf import ANYTHING, OfClass, Rule, SettingProblem, wrong_in
 from fdbqueue.exceptions import message_of
-from fdbqueue.service import UNIQUE_WHILE
+from fdbqueue.service import LEASE_SECONDS, UNIQUE_WHILE
 from fdbqueue.service.options import ALLOWED, Choice, Range
 from fdbqueue.tasks.checks import OPTIONS
 from fdbqueue.tasks.compat import DEFAULT_TASK_BACKEND_ALIAS, InvalidTask, Task, task_backends
-from fdbqueue.tasks.current import with_own_context
 from fdbqueue.tasks.exceptions import pass_interrupt
 from fdbqueue.tasks.results import FdbQueueTaskResult, pairs
+from fdbqueue.tasks.running import with_own_context
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -164,7 +164,7 @@ class BackendOptions:
         attention_seconds: As of a queue, for all of the backend's.
     """
 
-    lease_seconds: float = 60
+    lease_seconds: float = LEASE_SECONDS
     max_attempts: int = 5
     backoff: Backoff | None = exponential
     retention: Retention = Retention()

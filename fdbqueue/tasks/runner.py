@@ -29,7 +29,6 @@ from fdbqueue.service import Item, now_us, run
 from fdbqueue.steady import monotonic
 from fdbqueue.tasks.aborts import ForcedAborts, WaitingAborts, is_whole_aborted
 from fdbqueue.tasks.compat import Task, normalize_json, task_started
-from fdbqueue.tasks.current import FdbQueueTaskContext, Running, set_running
 from fdbqueue.tasks.ends import AtEndFailed, Attempt, max_attempts, retry_seconds
 from fdbqueue.tasks.exceptions import (
     ReturnValueTooLarge,
@@ -59,6 +58,7 @@ from fdbqueue.tasks.results import (
     running_result,
     task_at,
 )
+from fdbqueue.tasks.running import FdbQueueTaskContext, Running, set_running
 from fdbqueue.tasks.source import AHEAD_SECONDS, TaskSource
 from fdbqueue.tasks.states import TaskState
 from fdbqueue.tasks.time_limits import LeftAttempt, Limit, ParentWatch, TimeLimits

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from fdbqueue.tasks import call, chain, group
 from fdbqueue.tasks.compat import task_backends
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from project import tasks
 from project.demo.earthquakes import records
 from project.demo.past import ago

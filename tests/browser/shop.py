@@ -94,7 +94,7 @@ def wait_in_the_outbox() -> None:
 def work() -> None:
     """Enqueue tasks, run most of them, and leave some in every state."""
     from fdbqueue.tasks.compat import task_backends
-    from fdbqueue.tasks.worker import TaskWorker
+    from fdbqueue.tasks.task_worker import TaskWorker
 
     backend: Any = task_backends["default"]
     group([call(send, "dot@example.org"), call(pack, "of another queue")]).enqueue()

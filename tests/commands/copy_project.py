@@ -65,7 +65,7 @@ def fill(
     from fdbqueue.service import Push
     from fdbqueue.tasks import call, chain, group
     from fdbqueue.tasks.compat import task_backends
-    from fdbqueue.tasks.worker import TaskWorker
+    from fdbqueue.tasks.task_worker import TaskWorker
     from tests.tasks import group_jobs, jobs
 
     queue = fdbqueue.queue

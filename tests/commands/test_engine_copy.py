@@ -25,7 +25,7 @@ from fdbqueue.service import Catalog, QueueSpec, Side, WorkerCounts, run, worker
 from fdbqueue.service.tools import engine_copy
 from fdbqueue.service.tools.engine_copy import CopyRefused
 from fdbqueue.tasks.compat import task_backends
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests.cases import cases
 from tests.commands.conftest import ROOT
 from tests.commands.copy_project import CLUSTER_FILE, TASKS, setting_at, spaces

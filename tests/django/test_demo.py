@@ -11,7 +11,7 @@ from django.test import override_settings
 from django.utils import timezone
 
 from fdbqueue.service import Push, Undecodable
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from fdbqueue.testing import empty_queues
 from project.demo import past, user
 from project.demo.earthquakes import records

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fdbqueue.engines import embedded
-from fdbqueue.engines.embedded import FDBError, reservations, storage
+from fdbqueue.engines.embedded import FDBError, reservations, sqlite_file
 from tests.concurrency.clients import another
 from tests.engines.alone import alone
 from tests.engines.children import code_of, run, wait_until
@@ -61,7 +61,7 @@ class Gate:
 def gate(monkeypatch):
     """A disk that syncs nothing, for one commit in a thread of its own."""
     gate = Gate()
-    monkeypatch.setattr(storage, "_sync", gate.sync)
+    monkeypatch.setattr(sqlite_file, "_sync", gate.sync)
     yield gate
     gate.opened.set()
 
@@ -71,7 +71,7 @@ def test_what_is_acknowledged_is_on_the_disk(database, path, tmp_path, monkeypat
     folder = tmp_path / "images"
     folder.mkdir()
     disk = Disk(path, folder)
-    monkeypatch.setattr(storage, "_sync", disk.sync)
+    monkeypatch.setattr(sqlite_file, "_sync", disk.sync)
     acknowledged = []
 
     def push(client, name):
@@ -99,7 +99,7 @@ def test_others_commit_while_the_disk_works(database, gate, monkeypatch):
     thread.start()
     assert gate.waiting.wait(_DEADLINE_SECONDS)
     with closing(another(database)) as other:
-        monkeypatch.setattr(storage, "_sync", os.fdatasync)
+        monkeypatch.setattr(sqlite_file, "_sync", os.fdatasync)
         run(other, lambda tr: tr.set(b"b", bytes(tr[b"a"])))
         assert alone(other)[b"b"] == b"1"
         assert thread.is_alive()
@@ -114,7 +114,7 @@ def test_who_only_reads_relies_on_nothing_that_a_power_cut_undoes(database, gate
     writer.start()
     assert gate.waiting.wait(_DEADLINE_SECONDS)
     synced = []
-    monkeypatch.setattr(storage, "_sync", lambda log: synced.append(os.fdatasync(log)))
+    monkeypatch.setattr(sqlite_file, "_sync", lambda log: synced.append(os.fdatasync(log)))
     with closing(another(database)) as other:
         transaction = other.create_transaction()
         assert transaction[b"a"] == b"1"
@@ -131,7 +131,7 @@ def test_who_only_reads_relies_on_nothing_that_a_power_cut_undoes(database, gate
 
 def test_with_less_durability_nothing_waits_for_the_disk(path, monkeypatch):
     """Neither a commit nor a read."""
-    monkeypatch.setattr(storage, "_sync", lambda _: pytest.fail("it was synced"))
+    monkeypatch.setattr(sqlite_file, "_sync", lambda _: pytest.fail("it was synced"))
     with closing(embedded.open(path, durability="normal")) as database:
         alone(database)[b"a"] = b"1"
         assert alone(database)[b"a"] == b"1"
@@ -144,7 +144,7 @@ def _fail(_):
 def test_a_log_that_cannot_be_synced_is_copied_into_the_file(database, path, monkeypatch, caplog):
     """The commit is acknowledged, because SQLite has synced the file."""
     with monkeypatch.context() as patched:
-        patched.setattr(storage, "_sync", _fail)
+        patched.setattr(sqlite_file, "_sync", _fail)
         alone(database)[b"a"] = b"1"
     assert "the log was not synced" in caplog.text
     shutil.copy(path, f"{path}-copy")
@@ -159,7 +159,7 @@ def test_a_log_that_cannot_be_copied_either(database, monkeypatch):
     transaction = database.create_transaction()
     transaction[b"a"] = b"1"
     with monkeypatch.context() as patched:
-        patched.setattr(storage, "_sync", _fail)
+        patched.setattr(sqlite_file, "_sync", _fail)
         assert code_of(transaction.commit()) == 1021
         for use in (lambda: alone(database)[b"a"], lambda: alone(database).set(b"b", b"")):
             with pytest.raises(FDBError) as caught:
@@ -205,7 +205,7 @@ def test_an_interrupt_while_the_disk_works(database, monkeypatch):
             raise KeyboardInterrupt
         os.fdatasync(log)
 
-    monkeypatch.setattr(storage, "_sync", interrupt)
+    monkeypatch.setattr(sqlite_file, "_sync", interrupt)
     with pytest.raises(KeyboardInterrupt):
         commit.wait()
     assert code_of(commit) == 1021
@@ -249,7 +249,7 @@ def test_a_read_while_the_file_is_closed(database, gate, monkeypatch):
     writer = threading.Thread(target=alone(database).set, args=(b"a", b"1"))
     writer.start()
     assert gate.waiting.wait(_DEADLINE_SECONDS)
-    monkeypatch.setattr(storage, "_sync", os.fdatasync)
+    monkeypatch.setattr(sqlite_file, "_sync", os.fdatasync)
     with closing(another(database)) as other:
         transaction = other.create_transaction()
         assert transaction[b"a"] == b"1"

@@ -159,7 +159,7 @@ def test_one_more_exception_where_the_first_is_seen_to(database, other, monkeypa
 
     monkeypatch.setattr(owner, line, interrupted)
     places = 0
-    for _ in _each_place(commit, follow, stride=3, within=("commits.py", "storage.py")):
+    for _ in _each_place(commit, follow, stride=3, within=("commits.py", "sqlite_file.py")):
         places += 1
         thread, future = follower
         left.clear()
@@ -267,7 +267,7 @@ def test_an_interrupted_opening_of_a_file_that_nobody_else_uses(interruptible, d
 
     reopen()
     database.close()
-    for place in _each_place(reopen, within=("/storage.py", "/files.py", "/turn.py")):
+    for place in _each_place(reopen, within=("/sqlite_file.py", "/files.py", "/turn.py")):
         assert alone(database)[b"a"] == b"1", place
         database.close()
         gc.collect()  # a connection that was lost closes itself, but is in a cycle
@@ -316,7 +316,14 @@ def test_an_interrupted_fork(database, other, monkeypatch):
 
     children: list[int] = []
     # In these files: Python's own locks, such as that of logging, may stay taken.
-    files = ("/database.py", "/storage.py", "/commits.py", "/turn.py", "/files.py", "/watches.py")
+    files = (
+        "/database.py",
+        "/sqlite_file.py",
+        "/commits.py",
+        "/turn.py",
+        "/files.py",
+        "/watches.py",
+    )
     for place in _each_place(fork, within=files):
         assert os.waitpid(children.pop(), 0)[1] == 0, place
         assert use(), place

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fdbqueue.engines.embedded import FDBError, snapshots, storage, watches
+from fdbqueue.engines.embedded import FDBError, snapshots, sqlite_file, watches
 from fdbqueue.exceptions import EngineUnavailable
 from tests.concurrency.clients import another
 from tests.engines.alone import alone
@@ -24,7 +24,7 @@ def _too_many_files(*_):
 
 def test_the_log_stays_small_under_readers_without_end(database, path, monkeypatch):
     """While some snapshot is always open, the log is started anew all the same."""
-    monkeypatch.setattr(storage, "_LARGE_LOG_BYTES", 1_000_000)
+    monkeypatch.setattr(sqlite_file, "_LARGE_LOG_BYTES", 1_000_000)
     alone(database)[b"a"] = b""
     enough = threading.Event()
 
@@ -51,7 +51,7 @@ def test_the_log_stays_small_under_readers_without_end(database, path, monkeypat
 
 def test_the_log_is_made_small_while_others_wait_for_their_turn(database, path, monkeypatch):
     """A commit that waits for another process keeps no snapshot, for which that one would wait."""
-    monkeypatch.setattr(storage, "_EXPIRY_SECONDS", 100)
+    monkeypatch.setattr(sqlite_file, "_EXPIRY_SECONDS", 100)
     monkeypatch.setattr(snapshots, "TRANSACTION_LIFE_SECONDS", 100)
     alone(database)[b"a"] = bytes(100_000)
     other = another(database)
@@ -61,7 +61,7 @@ def test_the_log_is_made_small_while_others_wait_for_their_turn(database, path, 
     def shrink_at_last(connection):
         thread.start()
         wait_until(lambda: other.committer._leader is not None)  # it is about to wait, or does so
-        monkeypatch.setattr(storage, "_LARGE_LOG_BYTES", 0)
+        monkeypatch.setattr(sqlite_file, "_LARGE_LOG_BYTES", 0)
         wait_until(lambda: shrink(connection) or not Path(f"{path}-wal").stat().st_size)
         sizes.append(Path(f"{path}-wal").stat().st_size)
 
@@ -82,7 +82,7 @@ def test_the_log_is_made_small_while_others_wait_for_their_turn(database, path, 
 
 def test_a_snapshot_nobody_releases_ends_by_itself(database, monkeypatch):
     """A process that does nothing more gives an old snapshot back; reads say 1007."""
-    monkeypatch.setattr(storage, "_EXPIRY_SECONDS", 0.05)
+    monkeypatch.setattr(sqlite_file, "_EXPIRY_SECONDS", 0.05)
     transaction = database.create_transaction()
     transaction[b"a"].wait()
     monkeypatch.setattr(snapshots, "TRANSACTION_LIFE_SECONDS", 0.01)

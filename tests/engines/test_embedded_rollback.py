@@ -30,7 +30,7 @@ def database(tmp_path, monkeypatch):
     def connect_stubbornly(*arguments, **options):
         return connect(*arguments, factory=Stubborn, **options)
 
-    monkeypatch.setattr("fdbqueue.engines.embedded.storage.sqlite3.connect", connect_stubbornly)
+    monkeypatch.setattr("fdbqueue.engines.embedded.sqlite_file.sqlite3.connect", connect_stubbornly)
     monkeypatch.setattr(Stubborn, "refuses", False)
     return embedded.open(str(tmp_path / "queues.sqlite3"))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fdbqueue.engines import embedded
-from fdbqueue.engines.embedded import commit_groups, storage
+from fdbqueue.engines.embedded import commit_groups, sqlite_file
 from tests.engines.alone import alone
 from tests.engines.children import code_of, run
 
@@ -240,7 +240,7 @@ def test_the_log_is_made_longer_before_it_is_in_use(database, path):
         alone(database)[b"a"] = b"%d" % number
         if number == 30:
             assert 1_000_000 < log.stat().st_size < 2_000_000
-    assert log.stat().st_size == storage._LOG_BYTES
+    assert log.stat().st_size == sqlite_file._LOG_BYTES
     assert alone(database)[b"a"] == b"599"
     database.close()
     assert not log.exists()

@@ -159,7 +159,7 @@ def test_there_is_no_drawer_for_odds_and_ends():
 FLOORS: tuple[frozenset[str], ...] = tuple(
     frozenset(rooms.split())
     for rooms in (
-        "limits names items tuples threads instrumentation",
+        "names items sizes tuples threads instrumentation",
         "clock codecs",
         "options",
         "storage",

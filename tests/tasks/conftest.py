@@ -13,7 +13,7 @@ from django.conf import settings
 from django.test import override_settings
 
 from fdbqueue.tasks.compat import task_backends
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests.pages.conftest import patient_pages, person
 from tests.tasks import jobs
 from tests.tasks.engines import engine_setting

@@ -19,7 +19,7 @@ from typing import Any
 from fdbqueue.service import Counts
 from fdbqueue.tasks import call, group, group_result
 from fdbqueue.tasks.compat import TaskResultStatus
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests import forked
 from tests.engines.children import wait_until
 from tests.tasks import group_jobs, jobs, kept_jobs, limited_jobs, timed_jobs

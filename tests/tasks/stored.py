@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from fdbqueue.tasks.compat import TaskResult, TaskResultStatus, task_backends
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 
 DEADLINE_SECONDS = 60
 READY, RUNNING = TaskResultStatus.READY, TaskResultStatus.RUNNING

@@ -15,8 +15,8 @@ from fdbqueue.tasks import TaskAborted, abort, abort_group, call, chain
 from fdbqueue.tasks.aborts import ForcedAborts
 from fdbqueue.tasks.compat import InvalidTaskBackend, TaskResultDoesNotExist, task_backends
 from fdbqueue.tasks.records import Records
+from fdbqueue.tasks.task_worker import TaskWorker
 from fdbqueue.tasks.time_limits import KILL_AT, ParentWatch, shared_memory
-from fdbqueue.tasks.worker import TaskWorker
 from tests.called import called
 from tests.concurrency.conftest import clock
 from tests.engines.children import wait_until
@@ -138,7 +138,7 @@ def test_without_a_parent_a_task_that_goes_on_is_noted(configure, job, caplog):
     configure(grace_seconds=0.2)
     with (
         working(jobs.gate, threads=2),
-        caplog.at_level(logging.WARNING, "fdbqueue.tasks.worker"),
+        caplog.at_level(logging.WARNING, "fdbqueue.tasks.task_worker"),
     ):
         held = job.enqueue()
         wait_until(lambda: stored(held).status is RUNNING)

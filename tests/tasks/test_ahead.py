@@ -17,7 +17,7 @@ from fdbqueue.tasks import TaskAborted, abort
 from fdbqueue.tasks.columns import course
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.exceptions import WorkerDied
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests import forked
 from tests.concurrency.conftest import clock
 from tests.engines.children import wait_until

@@ -29,7 +29,7 @@ from fdbqueue.tasks import compat, enqueue_in, pages, task
 from fdbqueue.tasks.compat import InvalidTask, TaskResultDoesNotExist, task_backends
 from fdbqueue.tasks.options import FdbQueueTask, Retention, TaskChanges, TaskKeywords
 from fdbqueue.tasks.records import Records, encoded, pending
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests.cases import cases
 from tests.engines.interrupts import Preemption
 from tests.tasks import jobs, letters

@@ -8,7 +8,7 @@ from fdbqueue.own_threads import OwnThread, ThreadDied
 from fdbqueue.service.tools.line import Line
 from fdbqueue.service.tools.worker import Worker
 from fdbqueue.tasks.compat import task_backends
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests.asleep import work_in_thread
 from tests.tasks import jobs, left_jobs, note_jobs
 from tests.tasks.outboxes import database_at

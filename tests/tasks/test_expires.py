@@ -16,7 +16,7 @@ from fdbqueue.tasks.exceptions import TaskExpired
 from fdbqueue.tasks.metrics import outcome_of
 from fdbqueue.tasks.records import packed, unknown_call, unpacked
 from fdbqueue.tasks.states import deadline
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests.called import called
 from tests.concurrency.conftest import clock
 from tests.faulty_database import TIMED_OUT, FaultyDatabase

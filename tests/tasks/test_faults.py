@@ -11,7 +11,7 @@ import pytest
 from fdbqueue.exceptions import LeaseLost, OutcomeUnknown
 from fdbqueue.service import run
 from fdbqueue.tasks.compat import TaskResultStatus, task_finished, task_started
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests.engines.children import wait_until
 from tests.faults.conftest import clock, faulty
 from tests.faulty_database import TIMED_OUT, FaultyDatabase

@@ -11,7 +11,7 @@ from fdbqueue.exceptions import LeaseLost
 from fdbqueue.service import Worker
 from fdbqueue.tasks import compat
 from fdbqueue.tasks.source import TaskSource
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests.concurrency.conftest import clock
 from tests.engines.children import wait_until
 from tests.tasks import bad_jobs, jobs

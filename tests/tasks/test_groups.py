@@ -30,7 +30,7 @@ from fdbqueue.tasks import (
 from fdbqueue.tasks.compat import IN_DJANGO, InvalidTask, TaskResultDoesNotExist, TaskResultStatus
 from fdbqueue.tasks.exceptions import TaskUnknown
 from fdbqueue.tasks.housekeeping import Housekeeping, _Pace
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests.cases import cases
 from tests.faults.conftest import clock, faulty
 from tests.faulty_database import TIMED_OUT, FaultyDatabase

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests.concurrency.conftest import clock
 from tests.engines.children import wait_until
 from tests.tasks import timed_jobs

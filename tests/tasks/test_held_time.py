@@ -10,7 +10,7 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from fdbqueue.tasks.exceptions import WaitTimedOut
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests.tasks import jobs
 
 DEADLINE_SECONDS = 60

@@ -23,7 +23,7 @@ from fdbqueue.service import NAME, run
 from fdbqueue.tasks import abort, call, chain, group, group_result, task
 from fdbqueue.tasks.compat import IN_DJANGO, BaseTaskBackend, InvalidTask, task_backends
 from fdbqueue.tasks.key_limit_queues import LIMITED, limits_key, member_name, parsed
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests.cases import cases
 from tests.concurrency.conftest import clock
 from tests.engines.children import wait_until

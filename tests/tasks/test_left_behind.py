@@ -15,7 +15,7 @@ from django.db.backends.sqlite3.base import DatabaseWrapper
 
 from fdbqueue.connections import left_in_order
 from fdbqueue.tasks.compat import task_backends, task_finished, task_started
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests.engines.children import wait_until
 from tests.tasks import jobs, left_jobs, timed_jobs
 from tests.tasks.stored import FAILED, SUCCESSFUL, status

@@ -20,7 +20,7 @@ from fdbqueue.tasks.compat import (
     task_finished,
 )
 from fdbqueue.tasks.notes import MAX_METADATA_BYTES, Notes, Progress
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests import forked
 from tests.called import called
 from tests.cases import cases

@@ -12,7 +12,7 @@ import pytest
 
 from fdbqueue.service import now_us
 from fdbqueue.tasks import abort
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests.injection import time_ahead
 from tests.pages import watched_engine
 from tests.pages.addresses import LIST, of, text

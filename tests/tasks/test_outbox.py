@@ -34,7 +34,7 @@ from fdbqueue.tasks.outbox import mover
 from fdbqueue.tasks.outbox.models import OutboxTask
 from fdbqueue.tasks.outbox.mover import ClaimLost, RowMover, move_now
 from fdbqueue.tasks.records import packed, unknown_call
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests.called import called
 from tests.cases import cases
 from tests.engines.children import wait_until

@@ -9,7 +9,7 @@ import pytest
 from fdbqueue import conf
 from fdbqueue.tasks import aborts, call, chain, group, group_result
 from fdbqueue.tasks.compat import TaskResultStatus
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests.pages.addresses import LIST, text
 from tests.pages.conftest import person
 from tests.pages.test_actions import asked, at, buttons, do, form_of, lines

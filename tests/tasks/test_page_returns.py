@@ -9,7 +9,7 @@ import pytest
 
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.schedules_by_hand import named, run_now
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests.pages.addresses import LIST, text
 from tests.pages.conftest import person
 from tests.pages.test_actions import at, buttons, do, form_of

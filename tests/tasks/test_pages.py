@@ -27,7 +27,7 @@ from fdbqueue.tasks.pages import functions_and_schedules
 from fdbqueue.tasks.records import AttemptFailure, Attempts, is_id, unknown_call
 from fdbqueue.tasks.schedules import DueSchedules
 from fdbqueue.tasks.states import TaskState
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests.cases import cases
 from tests.injection import time_ahead
 from tests.pages import watched_engine

@@ -14,7 +14,7 @@ from fdbqueue.tasks import Retry, call, group
 from fdbqueue.tasks.compat import task_finished
 from fdbqueue.tasks.exceptions import WorkerDied
 from fdbqueue.tasks.metrics import outcome_of
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests.called import called
 from tests.concurrency.conftest import clock
 from tests.faults.conftest import faulty

@@ -8,7 +8,7 @@ import pytest
 
 from fdbqueue.exceptions import LeaseLost
 from fdbqueue.tasks.exceptions import WorkerDied
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests.concurrency.census import assert_counted
 from tests.tasks import jobs, limited_jobs
 from tests.tasks.stored import FAILED, READY, RUNNING, SUCCESSFUL, stored

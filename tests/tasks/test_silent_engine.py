@@ -15,7 +15,7 @@ from fdbqueue import conf
 from fdbqueue.tasks import call, group
 from fdbqueue.tasks.compat import TaskResultStatus
 from fdbqueue.tasks.schedules import DueSchedules
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests.injection import time_ahead
 from tests.pages.addresses import LIST, of
 from tests.pages.conftest import person

@@ -19,6 +19,7 @@ from fdbqueue.tasks import TaskTimeout, abort
 from fdbqueue.tasks.ends import Attempt
 from fdbqueue.tasks.notes import Notes, Progress
 from fdbqueue.tasks.records import unpacked
+from fdbqueue.tasks.task_worker import TaskWorker
 from fdbqueue.tasks.time_limits import (
     KILL_AT,
     LeftAttempt,
@@ -27,7 +28,6 @@ from fdbqueue.tasks.time_limits import (
     TimeLimits,
     shared_memory,
 )
-from fdbqueue.tasks.worker import TaskWorker
 from tests.called import called
 from tests.concurrency.conftest import clock
 from tests.engines.children import wait_until
@@ -129,7 +129,7 @@ def test_without_a_parent_a_task_that_goes_on_is_noted(configure, job, caplog):
 
     worker = TaskWorker(backend, ["default"], threads=2)
     thread = threading.Thread(target=worker.run)
-    with caplog.at_level(logging.WARNING, "fdbqueue.tasks.worker"):
+    with caplog.at_level(logging.WARNING, "fdbqueue.tasks.task_worker"):
         thread.start()
         try:
             wait_until(lambda: caplog.records)

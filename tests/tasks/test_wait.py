@@ -19,7 +19,7 @@ from fdbqueue.service.consume import waiting
 from fdbqueue.tasks import abort
 from fdbqueue.tasks.compat import TaskResultDoesNotExist
 from fdbqueue.tasks.exceptions import WaitTimedOut
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests.engines.children import wait_until
 from tests.faulty_database import FaultyDatabase
 from tests.tasks import jobs, retry_jobs

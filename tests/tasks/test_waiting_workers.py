@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from fdbqueue.tasks import abort, abort_group, call, chain, group, group_result
 from fdbqueue.tasks.key_limit_queues import family_of, member_name
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests.asleep import is_asleep, work_in_thread
 from tests.engines.children import wait_until
 from tests.faulty_database import TIMED_OUT, UNKNOWN_RESULT, FaultyDatabase

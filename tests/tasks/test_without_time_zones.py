@@ -14,7 +14,7 @@ from django.utils import timezone
 import fdbqueue
 from fdbqueue.tasks import call, group
 from fdbqueue.tasks.schedules import DueSchedules
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests.called import called
 from tests.injection import time_ahead
 from tests.pages.addresses import LIST, text

@@ -427,12 +427,12 @@ def test_a_receiver_that_fails_is_logged(backend, work, caplog):
     compat.task_finished.connect(refuse)
     try:
         results = [jobs.note.enqueue(number) for number in range(3)]
-        with caplog.at_level(logging.ERROR, "fdbqueue.tasks.worker"):
+        with caplog.at_level(logging.ERROR, "fdbqueue.tasks.task_worker"):
             work()
     finally:
         compat.task_finished.disconnect(refuse)
     assert all(stored(one).status is SUCCESSFUL for one in results)
-    assert len([one for one in caplog.records if one.name == "fdbqueue.tasks.worker"]) == 3
+    assert len([one for one in caplog.records if one.name == "fdbqueue.tasks.task_worker"]) == 3
 
 
 # Which tasks

@@ -451,7 +451,7 @@ def test_the_log_of_attempts(configure, caplog):
     """Each end is a record with its facts, without arguments."""
     configure(backoff=None)
     good, bad = jobs.note.enqueue("secret"), kept_jobs.fail_while_closed.enqueue()
-    with caplog.at_level(logging.INFO, "fdbqueue.tasks.worker"):
+    with caplog.at_level(logging.INFO, "fdbqueue.tasks.task_worker"):
         call_command("tasks_worker", "--batch", "--worker-id", "anna", stderr=io.StringIO())
     records = {record.id: record for record in caplog.records if hasattr(record, "id")}
     assert records[good.id].message == "a task has succeeded"
@@ -468,7 +468,7 @@ def test_an_attempt_that_is_followed_by_another_is_no_failed_task(configure, cap
     """The worker says what was raised, when the task runs again, and counts it apart."""
     configure(backoff=lambda _error, _result: 30, max_attempts=2)
     bad, said = kept_jobs.fail_while_closed.enqueue(), io.StringIO()
-    with caplog.at_level(logging.INFO, "fdbqueue.tasks.worker"):
+    with caplog.at_level(logging.INFO, "fdbqueue.tasks.task_worker"):
         call_command("tasks_worker", "--batch", stderr=said)
     _, failed, counts = said.getvalue().splitlines()
     name = f"tests.tasks.kept_jobs.fail_while_closed {bad.id}"
@@ -488,20 +488,20 @@ def test_the_metrics_of_attempts(configure):
     """They are counted by queue, function and outcome."""
     from prometheus_client import CollectorRegistry
 
-    from fdbqueue.tasks import worker
+    from fdbqueue.tasks import task_worker
     from fdbqueue.tasks.metrics import TaskMetrics
 
     configure(backoff=None)
     registry = CollectorRegistry()
     metrics = TaskMetrics(registry)
-    worker.observers.append(metrics.ended)
+    task_worker.observers.append(metrics.ended)
     try:
         for number in range(3):
             jobs.note.enqueue(number)
         kept_jobs.fail_while_closed.enqueue()
         call_command("tasks_worker", "--batch", stderr=io.StringIO())
     finally:
-        worker.observers.remove(metrics.ended)
+        task_worker.observers.remove(metrics.ended)
 
     def value(name, **labels):
         return registry.get_sample_value(name, {"queue": "tasks-default", **labels})

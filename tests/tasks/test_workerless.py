@@ -13,7 +13,7 @@ from fdbqueue import conf
 from fdbqueue.columns import movement
 from fdbqueue.health.views import QueuesView
 from fdbqueue.service.tools import presence
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 from tests.called import called
 from tests.engines.children import wait_until
 from tests.injection import time_ahead

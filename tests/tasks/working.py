@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fdbqueue.tasks.compat import task_backends
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 
 _DEADLINE_SECONDS = 60
 

@@ -7,10 +7,10 @@ from typing import Any, assert_type
 
 from fdbqueue.tasks import GroupResult, Retry, call, group, task
 from fdbqueue.tasks.compat import Task
-from fdbqueue.tasks.current import FdbQueueTaskContext
 from fdbqueue.tasks.notes import Progress
 from fdbqueue.tasks.options import FdbQueueTask
 from fdbqueue.tasks.results import FdbQueueTaskResult
+from fdbqueue.tasks.running import FdbQueueTaskContext
 
 
 @task(expires=datetime.timedelta(minutes=1), max_attempts=3)

@@ -48,7 +48,7 @@ from fdbqueue.engines.embedded.commit_groups import (
 from fdbqueue.engines.embedded.fdb_errors import FDBError
 from fdbqueue.engines.embedded.files import disk_space
 from fdbqueue.engines.embedded.snapshots import Snapshot
-from fdbqueue.engines.embedded.storage import Store
+from fdbqueue.engines.embedded.sqlite_file import Store
 from fdbqueue.exceptions import EngineUnavailable
 from fdbqueue.locks import IN_A_HANDLER, RLock
 from fdbqueue.logs import get_logger

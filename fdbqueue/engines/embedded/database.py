@@ -13,7 +13,7 @@ from fdbqueue.engines.embedded.commits import Committer
 from fdbqueue.engines.embedded.fdb_errors import FDBError
 from fdbqueue.engines.embedded.files import DiskSpace, disk_space
 from fdbqueue.engines.embedded.options import DatabaseOptions
-from fdbqueue.engines.embedded.storage import Store
+from fdbqueue.engines.embedded.sqlite_file import Store
 from fdbqueue.engines.embedded.transaction import Transaction
 from fdbqueue.engines.embedded.transaction_state import OptionValues
 from fdbqueue.engines.embedded.watches import Notifier, WatchRegistry

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# How queues keep within them: service/limits.py
+# How queues keep within them: service/sizes.py
 
 KEY_SIZE_LIMIT = 10_000  # bytes
 VALUE_SIZE_LIMIT = 100_000  # bytes

@@ -31,7 +31,7 @@ from fdbqueue.engines.embedded.range_reads import (
     special_rows,
 )
 from fdbqueue.engines.embedded.snapshots import FORWARD, GET, REVERSE, Row
-from fdbqueue.engines.embedded.storage import Store
+from fdbqueue.engines.embedded.sqlite_file import Store
 from fdbqueue.engines.embedded.transaction_state import OptionValues, TransactionState
 from fdbqueue.engines.embedded.view import ROWS_AT_ONCE
 from fdbqueue.engines.embedded.watches import Watch, WatchRegistry

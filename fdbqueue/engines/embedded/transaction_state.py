@@ -30,7 +30,7 @@ from fdbqueue.engines.embedded.futures import Delay, Future, ReadVersion, Versio
 from fdbqueue.engines.embedded.keys import Range, RangeSet
 from fdbqueue.engines.embedded.reservations import Reservation
 from fdbqueue.engines.embedded.snapshots import Snapshot
-from fdbqueue.engines.embedded.storage import Store
+from fdbqueue.engines.embedded.sqlite_file import Store
 from fdbqueue.engines.embedded.view import View
 from fdbqueue.engines.embedded.watches import Watch, WatchRegistry
 from fdbqueue.engines.embedded.write_buffer import (

@@ -30,7 +30,7 @@ from fdbqueue.engines.embedded.futures import SignalledFuture
 from fdbqueue.engines.embedded.keys import RangeSet
 from fdbqueue.engines.embedded.reservations import PIPES
 from fdbqueue.engines.embedded.snapshots import Snapshot
-from fdbqueue.engines.embedded.storage import Store
+from fdbqueue.engines.embedded.sqlite_file import Store
 from fdbqueue.engines.embedded.turn import WriterTurn
 from fdbqueue.exceptions import EngineUnavailable
 from fdbqueue.locks import RLock

@@ -12,7 +12,7 @@ from fdbqueue.exceptions import InvalidInput, ItemNotFound
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.consume.dead_letters import ChosenDead
 from fdbqueue.service.consume.round import Taker
-from fdbqueue.service.limits import CHUNK_BYTES
+from fdbqueue.service.sizes import CHUNK_BYTES
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, CountChange
 from fdbqueue.service.storage.handoffs import all_handoffs, write_pieces
 from fdbqueue.service.storage.item_keys import EVERY_PLACE, Row

@@ -26,7 +26,7 @@ from __future__ import annotations
 import functools
 
 from fdbqueue.engines.protocols import Database, Transaction
-from fdbqueue.service.limits import MAX_RETURNED_BYTES, STEP_BYTES
+from fdbqueue.service.sizes import MAX_RETURNED_BYTES, STEP_BYTES
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.transactions import run
 

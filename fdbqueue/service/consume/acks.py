@@ -22,7 +22,7 @@ from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.leases import Leases, reason_of
 from fdbqueue.service.idempotency import IdempotencyKey, KeyedCall, SavedResponses, make_call
 from fdbqueue.service.items import Duration, Held, Item
-from fdbqueue.service.limits import (
+from fdbqueue.service.sizes import (
     CHUNK_BYTES,
     MAX_ENDS_BYTES,
     MAX_ITEMS_A_CALL,

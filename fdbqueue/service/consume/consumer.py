@@ -29,7 +29,7 @@ from fdbqueue.service.consume.round import Popped, Round, Taker, TakeRequest
 from fdbqueue.service.consume.waiting import ItemWait, deadline_after
 from fdbqueue.service.idempotency import IdempotencyKey, is_replayed
 from fdbqueue.service.items import Duration, Item
-from fdbqueue.service.limits import MAX_ENDS_BYTES, STEP_BYTES
+from fdbqueue.service.sizes import MAX_ENDS_BYTES, STEP_BYTES
 from fdbqueue.service.storage.item_keys import End, Loaded
 from fdbqueue.service.transactions import error_code, run, unlimited
 from fdbqueue.service.writes import Runner

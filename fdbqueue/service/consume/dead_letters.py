@@ -13,7 +13,7 @@ from fdbqueue.logs import get_logger
 from fdbqueue.service.clock import moment, now_us
 from fdbqueue.service.consume.leases import reason_of
 from fdbqueue.service.consume.returns import moment_before, portions
-from fdbqueue.service.limits import STEP_BYTES
+from fdbqueue.service.sizes import STEP_BYTES
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.failures import group_of_stored, group_of_text
 from fdbqueue.service.storage.item_keys import Row

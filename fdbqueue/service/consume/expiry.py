@@ -16,7 +16,7 @@ from typing import NamedTuple
 from fdbqueue.engines.protocols import SnapshotTransaction, Transaction
 from fdbqueue.logs import get_logger
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.limits import SENT_BY_CLEAR, SENT_BY_READ, SENT_BY_SET
+from fdbqueue.service.sizes import SENT_BY_CLEAR, SENT_BY_READ, SENT_BY_SET
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import (
     HelpRequest,

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.expiry import LEASE_KEYS_SENT, ROW_KEYS_SENT
-from fdbqueue.service.limits import CHUNK_BYTES, MAX_RETURNED_BYTES, MAX_SENT_BYTES, SENT_BY_CLEAR
+from fdbqueue.service.sizes import CHUNK_BYTES, MAX_RETURNED_BYTES, MAX_SENT_BYTES, SENT_BY_CLEAR
 from fdbqueue.service.storage.counts import ready_and_taken
 from fdbqueue.service.storage.handoffs import HelpRequest, read_request
 from fdbqueue.service.storage.item_keys import EVERY_PLACE, LONGEST_RANDOM, End, Row

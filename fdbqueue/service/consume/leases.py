@@ -14,7 +14,7 @@ from fdbqueue.engines.protocols import Transaction
 from fdbqueue.exceptions import CorruptItem, InvalidInput
 from fdbqueue.service.clock import moment, now_us
 from fdbqueue.service.items import Item
-from fdbqueue.service.limits import (
+from fdbqueue.service.sizes import (
     MAX_REASON_CHARACTERS,
     MAX_WORKER_CHARACTERS,
 )

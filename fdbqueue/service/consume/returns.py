@@ -52,7 +52,7 @@ from fdbqueue.service.clock import microseconds
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.acks import Acks
 from fdbqueue.service.consume.leases import Leases, ahead, worker_of
-from fdbqueue.service.limits import STEP_BYTES
+from fdbqueue.service.sizes import STEP_BYTES
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import Hidden, State

@@ -31,7 +31,7 @@ from fdbqueue.service.consume.help.giving import Giving
 from fdbqueue.service.consume.leases import Leases
 from fdbqueue.service.idempotency import KeyedCall, SavedResponses
 from fdbqueue.service.items import Item
-from fdbqueue.service.limits import MAX_ENDS_BYTES
+from fdbqueue.service.sizes import MAX_ENDS_BYTES
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import (
     HelpRequest,

@@ -21,7 +21,7 @@ from fdbqueue.service.consume.prospect import READ_AT_ONCE, begin_dues, prospect
 from fdbqueue.service.consume.ring import Hint, Ring, Walk
 from fdbqueue.service.consume.round import Requeue, Round, RoundResult, TakeRequest
 from fdbqueue.service.items import Item
-from fdbqueue.service.limits import STEP_BYTES
+from fdbqueue.service.sizes import STEP_BYTES
 from fdbqueue.service.storage.family_index import NEVER, Prospect
 from fdbqueue.service.storage.item_keys import End
 from fdbqueue.service.storage.tables import Due

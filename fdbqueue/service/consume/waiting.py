@@ -38,7 +38,7 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.locks import RLock
 from fdbqueue.service.clock import now_us
-from fdbqueue.service.limits import MAX_SECONDS
+from fdbqueue.service.sizes import MAX_SECONDS
 from fdbqueue.service.storage.family_index import Prospect
 from fdbqueue.service.threads import in_thread
 from fdbqueue.service.transactions import run

@@ -21,7 +21,7 @@ from fdb import fdboptions
 from fdbqueue.engines.protocols import Transaction
 from fdbqueue.service.clock import moment, now_us
 from fdbqueue.service.items import DeadReason, Priority
-from fdbqueue.service.limits import MAX_ITEMS_A_CALL
+from fdbqueue.service.sizes import MAX_ITEMS_A_CALL
 from fdbqueue.service.storage.family_index import Member
 from fdbqueue.service.storage.item_keys import End, Place
 from fdbqueue.service.storage.tables import Hidden, State, TableKeys

@@ -39,7 +39,7 @@ from fdbqueue.engines.protocols import SnapshotTransaction, Transaction
 from fdbqueue.exceptions import CorruptItem, InvalidInput
 from fdbqueue.service import tuples
 from fdbqueue.service.items import Item, Priority
-from fdbqueue.service.limits import MAX_KEY_BYTES
+from fdbqueue.service.sizes import MAX_KEY_BYTES
 
 RANDOM_BYTES = 20
 #: The first byte of a tag: the key is kept until the item is taken, or until it is done.

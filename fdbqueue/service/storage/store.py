@@ -14,8 +14,8 @@ from fdbqueue.exceptions import CorruptItem, InvalidInput, message_of
 from fdbqueue.service.clock import moment
 from fdbqueue.service.codecs import Codec
 from fdbqueue.service.items import Item, Page, Undecodable
-from fdbqueue.service.limits import CHUNK_BYTES, MAX_RETURNED_BYTES
 from fdbqueue.service.options import QueueOptions
+from fdbqueue.service.sizes import CHUNK_BYTES, MAX_RETURNED_BYTES
 from fdbqueue.service.storage.counts import HIGHEST, CountChange
 from fdbqueue.service.storage.failures import FAILURES_BYTES, Failures, group_of_stored
 from fdbqueue.service.storage.format import Format

@@ -17,7 +17,7 @@ import fdb.tuple
 
 from fdbqueue.service.clock import moment
 from fdbqueue.service.items import Failure, Item, Priority
-from fdbqueue.service.limits import MAX_KEY_BYTES
+from fdbqueue.service.sizes import MAX_KEY_BYTES
 from fdbqueue.service.storage.family_index import Member
 from fdbqueue.service.storage.item_keys import Bounds, Row, packed_number
 

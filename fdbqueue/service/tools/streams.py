@@ -18,9 +18,9 @@ from fdbqueue.exceptions import CorruptItem
 from fdbqueue.service import moments
 from fdbqueue.service.bulk.move import check_move, move_now
 from fdbqueue.service.items import Duration, Item
-from fdbqueue.service.limits import MAX_RETURNED_BYTES, STEP_BYTES
 from fdbqueue.service.moments import parsed_position, position
 from fdbqueue.service.queues import Queue
+from fdbqueue.service.sizes import LEASE_SECONDS, MAX_RETURNED_BYTES, STEP_BYTES
 from fdbqueue.service.storage.item_keys import End
 from fdbqueue.service.transactions import error_code
 
@@ -118,7 +118,7 @@ class Batcher(_BatchStream):
         end: End = "min",
         limit: float = math.inf,
         batch_items: int = BATCH_ITEMS,
-        seconds: Duration = 60,
+        seconds: Duration = LEASE_SECONDS,
         worker: str | None = None,
     ) -> None:
         super().__init__(queue, end, limit, batch_items)

@@ -45,6 +45,7 @@ from fdbqueue.service.consume.consumer import MAX_ENDED
 from fdbqueue.service.items import Item
 from fdbqueue.service.queues import Queue
 from fdbqueue.service.several import SeveralQueues
+from fdbqueue.service.sizes import LEASE_SECONDS
 from fdbqueue.service.storage.item_keys import End
 from fdbqueue.service.tools.alternating import AlternatingLeases
 from fdbqueue.service.tools.line import (
@@ -123,7 +124,7 @@ class Worker:
         ahead_seconds: float | None = None,
         settle: Callable[[Sequence[Item]], None] | None = None,
         end: End = "min",
-        seconds: float = 60,
+        seconds: float = LEASE_SECONDS,
         retry_delay_seconds: float = 60,
         worker: str | None = None,
         limit: float = math.inf,

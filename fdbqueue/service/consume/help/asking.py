@@ -27,7 +27,7 @@ from fdbqueue.service.consume.round import (
     remaining,
 )
 from fdbqueue.service.items import Item
-from fdbqueue.service.limits import MAX_ENDS_BYTES
+from fdbqueue.service.sizes import MAX_ENDS_BYTES
 from fdbqueue.service.storage.counts import ready_and_taken, taken_at
 from fdbqueue.service.storage.handoffs import (
     Handoff,

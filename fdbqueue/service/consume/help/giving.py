@@ -10,7 +10,7 @@ from fdbqueue.service.consume.acks import Ack, Token
 from fdbqueue.service.consume.allowance import Allowance
 from fdbqueue.service.consume.head import Head, TransactionBudget
 from fdbqueue.service.consume.leases import LEASE_KEY_BYTES, Leases
-from fdbqueue.service.limits import STEP_BYTES
+from fdbqueue.service.sizes import STEP_BYTES
 from fdbqueue.service.storage.counts import CountChange
 from fdbqueue.service.storage.handoffs import (
     MAX_LEASE_KEYS_BYTES,

@@ -32,7 +32,7 @@ from fdbqueue.tasks.management.processes import (
     ended_in_time,
 )
 from fdbqueue.tasks.schedules import unused
-from fdbqueue.tasks.worker import TaskWorker
+from fdbqueue.tasks.task_worker import TaskWorker
 
 logger = get_logger(__name__)
 

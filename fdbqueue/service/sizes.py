@@ -1,4 +1,4 @@
-"""The limits of operations and transactions.
+"""How much an operation and a transaction may hold, and for how long a lease lasts by default.
 
 FoundationDB allows transactions of 10,000,000 bytes, values of 100,000 and keys of 10,000, and
 recommends transactions of less than 1 MB.
@@ -41,3 +41,5 @@ MAX_UNIQUE_BYTES = 1_000
 MAX_IDEMPOTENCY_CHARACTERS = 1_000
 #: Responses of idempotency keys are kept for a day by default, for at most a year.
 DEFAULT_RESPONSE_SECONDS, MAX_RESPONSE_SECONDS = 86_400, 31_536_000
+#: For how long an item is leased, unless the call says otherwise.
+LEASE_SECONDS = 60
