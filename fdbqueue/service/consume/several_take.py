@@ -45,6 +45,7 @@ from typing import NamedTuple
 from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import InvalidInput
 from fdbqueue.service import instrumentation
+from fdbqueue.service.combiner import Combiner, SharedOperation
 from fdbqueue.service.consume.consumer import Consumer, TakeOnce, take_in
 from fdbqueue.service.consume.contention import sleep_before_retry
 from fdbqueue.service.consume.finding import FindRequest, SeveralGroup
@@ -181,8 +182,8 @@ class SeveralTake:
         self._requeue: Requeue | None = None
         #: Whether something runs that may take items, or has taken some.
         self._is_in_flight = False
-        #: The request for which families have given items that may not have been returned yet.
-        self._taken: SeveralRequest | None = None
+        #: What was done and not returned yet, and which combiner undoes it.
+        self._taken: tuple[Combiner, SharedOperation] | None = None
 
     def take(
         self,
@@ -269,7 +270,8 @@ class SeveralTake:
         except BaseException as error:
             vars(error).setdefault("outcome_known", not self._is_in_flight)
             if self._taken is not None:
-                self._group.poppers[self._end].combiner.adopt(self._taken)
+                combiner, operation = self._taken
+                combiner.adopt(operation)
             raise
         raise AssertionError  # it counts for ever
 
@@ -285,10 +287,10 @@ class SeveralTake:
             else:
                 request = SeveralRequest(self._count, self._make, leases=self._leases)
                 self._is_in_flight = True
-                submit = self._group.poppers[self._end].combiner.submit
-                found = submit(request, self._database)
+                combiner = self._group.poppers[self._end].combiner
+                found = combiner.submit(request, self._database)
                 if isinstance(found, list) and found:
-                    request.result, self._taken, self._requeue = found, request, request.requeue
+                    self._taken, self._requeue = (combiner, request), request.requeue
                 else:
                     self._is_in_flight = False
         except BaseException as error:
@@ -318,6 +320,7 @@ class SeveralTake:
         self._requeue = own.requeue
         self._is_in_flight = True
         for items in consumer.take_now(own):
+            self._taken = consumer.group.poppers[self._end].combiner, own
             return items
         self._is_in_flight = False
         return None
