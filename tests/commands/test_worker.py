@@ -489,6 +489,44 @@ def test_a_thread_that_dies_as_another_acknowledges(monkeypatch, mail, is_before
     assert [item.attempts for item in mail.peek_many(9)].count(1) == 1
 
 
+@pytest.mark.parametrize("is_before", [True, False], ids=["before", "after"])
+def test_a_thread_that_dies_as_another_ends_its_item(monkeypatch, mail, is_before):
+    """Of several queues each item is acknowledged by its own thread, and counted so."""
+    mail.push_many(range(3))
+    begun, acknowledges, goes_on = (threading.Event() for _ in range(3))
+    threads, source = WorkerThreads(), fdbqueue.several(["mail", "user-*"])
+    real = source.ack
+
+    def ack(item):
+        if not is_before:
+            real(item)
+        acknowledges.set()
+        wait_until(lambda: threads.death is not None, DEADLINE_SECONDS)
+        time.sleep(0.2)  # the caller goes on meanwhile: it must wait, or it ends this, too
+        if is_before:
+            real(item)
+
+    def handle(item):
+        if item.value == 0:
+            begun.set()
+            assert goes_on.wait(DEADLINE_SECONDS)
+        assert begun.wait(DEADLINE_SECONDS)
+
+    def dies(*_):
+        assert acknowledges.wait(DEADLINE_SECONDS)
+        raise MemoryError
+
+    monkeypatch.setattr(source, "ack", ack)
+    monkeypatch.setattr(LeaseExtender, "run", dies)
+    monkeypatch.setattr("fdbqueue.service.tools.worker.WorkerThreads", lambda: threads)
+    worker = Worker(source, handle, concurrency=2, retry_delay_seconds=0)
+    raised, counts = run(worker), mail.counts()
+    goes_on.set()
+    assert [type(error) for error in raised] == [ThreadDied]
+    assert counts == Counts(2, 0, 0, 0)
+    assert (worker.handled, worker.failed, worker.lost) == (1, 1, 0)
+
+
 def test_a_handler_of_the_log_that_raises_ends_nothing(mail, capsys):
     """Each item has its one end, and the error is on standard error."""
     mail.push_many(range(9))

@@ -176,6 +176,8 @@ class Worker:
         self._collects = False  # whether a thread collects them
         #: How many items are being leased; those that do not come are added to the rest again.
         self._asked = 0
+        #: How many items are being ended by their own threads; and whether none is any more.
+        self._ending, self._is_given_up = 0, False
         #: How many items were acknowledged, were given up, or had lost their lease at the end.
         self.handled = self.failed = self.lost = 0
         #: How many were put back, because they would have waited for too long.
@@ -237,8 +239,9 @@ class Worker:
             with self._changed:
                 waiting += [one for one in self._line.emptied() if isinstance(one, Item)]
                 self._end_threads()  # what ends them was in the line, too
-                if not (self._collects or self._asked) or monotonic() > waits_until:
-                    self._collects = True  # no other thread is to end these, too
+                is_free = not (self._collects or self._asked or self._ending)
+                if is_free or monotonic() > waits_until:
+                    self._collects = self._is_given_up = True  # no other thread ends these, too
                     break
             time.sleep(_MOMENT_SECONDS)
         done, held, queue = [*self._done], self._held(), cast("Any", self._queue)
@@ -490,7 +493,7 @@ class Worker:
     def _finish(self, item: Item, error: BaseException | None) -> Item | None:
         """End an item, or leave it to the thread that collects; return the next one, if any."""
         if error is not None or not self._leases.ends_with_leases:
-            self._finish_here(item, error)
+            self._finish_by_itself(item, error)
             return None
         with self._changed:
             if not self._done:
@@ -500,6 +503,18 @@ class Worker:
                 return None
             self._collects = True
         return self._collect()
+
+    def _finish_by_itself(self, item: Item, error: BaseException | None) -> None:
+        """End an item of this thread, unless a worker that ends has given it up."""
+        with self._changed:
+            if self._is_given_up:
+                return
+            self._ending += 1
+        try:
+            self._finish_here(item, error)
+        finally:
+            with self._changed:
+                self._ending -= 1
 
     def _has_more(self) -> bool:
         """Tell whether a thread may go on with what waits, before what is done is collected."""
