@@ -40,6 +40,13 @@ _MIN_PAUSE_SECONDS = 0.05
 _EXTENDED_TOGETHER = 25
 
 
+class Leased(NamedTuple):
+    """How many items were leased, and the one that the thread that collects keeps, if any."""
+
+    number: int
+    kept: Item | None
+
+
 class Leases(NamedTuple):
     """What a worker does with its items: three functions.
 

@@ -35,7 +35,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 from fdbqueue.exceptions import BatchTooLarge, CorruptItem, LeaseLost, type_name
 from fdbqueue.locks import RLock
@@ -50,6 +50,7 @@ from fdbqueue.service.storage.item_keys import End
 from fdbqueue.service.tools.alternating import AlternatingLeases
 from fdbqueue.service.tools.line import (
     Collect,
+    Leased,
     LeaseExtender,
     Leases,
     Line,
@@ -69,16 +70,9 @@ Outcome = Literal["handled", "failed", "lost"]
 _WAIT_SECONDS, _LET_IN_SECONDS = 2.0, 20.0
 #: How long one wait lasts at most: a signal right before it is handled only when it ends.
 _SIGNAL_SECONDS = 0.5
-#: How long a worker that one of its threads ends waits for what the others lease or acknowledge.
-_CLOSING_SECONDS = 5.0
-_MOMENT_SECONDS = 0.05  # how long items that are done wait for others, if items wait for a thread
-
-
-class _Leased(NamedTuple):
-    """How many items were leased, and the one that the thread that collects keeps, if any."""
-
-    number: int
-    kept: Item | None
+#: How long a worker that one of its threads ends waits for what the others lease or end; and items
+#: that are done for others, if items wait for a thread.
+_CLOSING_SECONDS, _MOMENT_SECONDS = 5.0, 0.05
 
 
 class Worker:
@@ -146,11 +140,13 @@ class Worker:
         self._worker = f"{socket.gethostname()}:{os.getpid()}" if worker is None else worker
         own = leases or leases_of(queue, end, seconds, self._worker, retry_delay_seconds)
         self._leases = own
-        self._remaining = limit
-        self._follow, self._let_in = follow, let_in
-        self._on_end, self._on_free = on_end, on_free
-        self._on_stop = on_stop
-        self._home_of = home_of
+        self._remaining, self._follow, self._let_in = limit, follow, let_in
+        self._on_end, self._on_free, self._on_stop, self._home_of = (
+            on_end,
+            on_free,
+            on_stop,
+            home_of,
+        )
         self._gives_back, self._threads = threads is None, threads or WorkerThreads()
         self._presence: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if presences is not None:
@@ -178,10 +174,9 @@ class Worker:
         self._asked = 0
         #: How many items are being ended by their own threads; and whether none is any more.
         self._ending, self._is_given_up = 0, False
-        #: How many items were acknowledged, were given up, or had lost their lease at the end.
-        self.handled = self.failed = self.lost = 0
-        #: How many were put back, because they would have waited for too long.
-        self._returned = 0
+        #: How many items were acknowledged, were given up, or had lost their lease at the end; and
+        #: how many were put back, because they would have waited for too long.
+        self.handled = self.failed = self.lost = self._returned = 0
         #: The ids of items that could not be decoded.
         self.buried: list[str] = []
 
@@ -234,13 +229,12 @@ class Worker:
     def _give_back(self, death: ThreadDied) -> None:
         """Acknowledge what is done, requeue what waits, and give up what runs; never raise."""
         waiting: list[Item] = []
-        waits_until = monotonic() + _CLOSING_SECONDS
+        until = monotonic() + _CLOSING_SECONDS
         while True:
             with self._changed:
                 waiting += [one for one in self._line.emptied() if isinstance(one, Item)]
                 self._end_threads()  # what ends them was in the line, too
-                is_free = not (self._collects or self._asked or self._ending)
-                if is_free or monotonic() > waits_until:
+                if not (self._collects or self._asked or self._ending) or monotonic() > until:
                     self._collects = self._is_given_up = True  # no other thread ends these, too
                     break
             time.sleep(_MOMENT_SECONDS)
@@ -270,8 +264,7 @@ class Worker:
 
     def running(self) -> list[Item]:
         """Return the items that are running."""
-        with self._changed:
-            return [*self._running.values()]
+        return [*self._held().values()]
 
     def _held(self) -> dict[str | None, Item]:
         with self._changed:
@@ -454,7 +447,7 @@ class Worker:
             self._asked += count
             return count
 
-    def _leased(self, count: int, done: Sequence[Item] = ()) -> _Leased:
+    def _leased(self, count: int, done: Sequence[Item] = ()) -> Leased:
         """Lease items that were reserved, and acknowledge those that are done.
 
         The thread that collects keeps the first, unless others wait that were leased before; the
@@ -474,7 +467,7 @@ class Worker:
                     self._line.put(item)
                 self._running |= {item.lease: item for item in items}
                 self._wake()
-        return _Leased(len(items), kept)
+        return Leased(len(items), kept)
 
     # In the other threads
     def _work(self) -> None:
@@ -507,14 +500,11 @@ class Worker:
     def _finish_by_itself(self, item: Item, error: BaseException | None) -> None:
         """End an item of this thread, unless a worker that ends has given it up."""
         with self._changed:
-            if self._is_given_up:
-                return
             self._ending += 1
-        try:
+        if not self._is_given_up:
             self._finish_here(item, error)
-        finally:
-            with self._changed:
-                self._ending -= 1
+        with self._changed:
+            self._ending -= 1
 
     def _has_more(self) -> bool:
         """Tell whether a thread may go on with what waits, before what is done is collected."""
@@ -566,7 +556,7 @@ class Worker:
         self._collected(done)
         return None if leased is None else leased.kept
 
-    def _lease_next(self, done: Sequence[Item]) -> _Leased | None:
+    def _lease_next(self, done: Sequence[Item]) -> Leased | None:
         """Acknowledge items, and lease as many; return None if they were not acknowledged."""
         count = self._reserved(len(done))
         if not count:
