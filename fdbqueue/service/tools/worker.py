@@ -62,7 +62,6 @@ from fdbqueue.steady import monotonic
 
 logger = get_logger(__name__)
 
-#: What became of an item that was worked on.
 Outcome = Literal["handled", "failed", "lost"]
 
 #: How long to wait for items that a limit keeps back, before looking whether it still does; and for
@@ -141,12 +140,8 @@ class Worker:
         own = leases or leases_of(queue, end, seconds, self._worker, retry_delay_seconds)
         self._leases = own
         self._remaining, self._follow, self._let_in = limit, follow, let_in
-        self._on_end, self._on_free, self._on_stop, self._home_of = (
-            on_end,
-            on_free,
-            on_stop,
-            home_of,
-        )
+        self._on_end, self._on_free, self._on_stop = on_end, on_free, on_stop
+        self._home_of = home_of
         self._gives_back, self._threads = threads is None, threads or WorkerThreads()
         self._presence: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if presences is not None:
