@@ -115,7 +115,7 @@ def _workers(plan: Plan, client: Any, names: list[str]) -> Iterator[Line]:
             )
             for number in range(count)
         ]
-        run(conf.database(), lambda tr: [row._write(tr) for row in rows])  # noqa: SLF001  # by itself only in threads
+        run(conf.database(), lambda tr: [row._write(tr, [row._key]) for row in rows])  # noqa: SLF001  # a thread's
         yield compare(
             f"{ACROSS[0]}, {count:,} workers, {100 * len(names):,} leases",
             _timed(client, f"{LIST}{ACROSS[0]}", plan.turns(TURNS)),

@@ -30,12 +30,12 @@ _CLASSES = {
     "tasks.backend": ("FdbQueueBackend",),
     "tasks.results": ("FdbQueueTaskResult",),
     "tasks.group_results": ("GroupResult",),
-    "tasks.worker": ("TaskWorker",),
+    "tasks.task_worker": ("TaskWorker",),
 }
 #: The modules of ``fdbqueue.tasks`` whose public functions projects call.
 _FUNCTIONS = {
     "tasks.aborts": ("abort", "is_aborted"),
-    "tasks.current": ("at_end", "enqueue_at_end", "enqueue_in"),
+    "tasks.running": ("at_end", "enqueue_at_end", "enqueue_in"),
     "tasks.group_results": ("group_result",),
     "tasks.groups": ("abort_group", "call", "chain", "group"),
 }

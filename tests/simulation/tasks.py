@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 QUEUE, PREFIX = "tasks-default", ("sim",)
-_MODULES = ("worker", "groups", "aborts", "current", "group_results", "results")
+_MODULES = ("task_worker", "groups", "aborts", "running", "group_results", "results")
 #: What keys limited tasks have, and how often the schedule is due.
 KEYS, _EVERY_SECONDS = ("x", "Y_z"), 7
 _DONE, _ABORTED = b"done ", "fdbqueue.tasks.exceptions.TaskAborted"
@@ -97,7 +97,7 @@ def work(*given: Any) -> Any:
             raise own["tasks.exceptions"].Retry(how["seconds"], spend=_spends(how))
         raise ValueError(how["id"])
     if "more" in how:
-        own["tasks.current"].enqueue_at_end(_task(own), how["more"])
+        own["tasks.running"].enqueue_at_end(_task(own), how["more"])
     return how["id"]
 
 
@@ -109,7 +109,7 @@ def limited(*given: Any) -> Any:
 def noting(context: Any, *given: Any) -> Any:
     """Be a task that notes how far it is, and writes a key with its end, once."""
     own, how = simulated.running.current.process, given[-1]
-    own["tasks.current"].at_end(lambda tr: tr.add(_DONE + str(how["id"]).encode(), b"\x01"))
+    own["tasks.running"].at_end(lambda tr: tr.add(_DONE + str(how["id"]).encode(), b"\x01"))
     before, now = context.metadata.get("runs", 0), simulated.running.tasks.runs[how["id"]] + 1
     if before >= now or context.remaining_seconds is not None:
         simulated.running.fail(f"{how['id']} is told of {before} runs")
@@ -231,7 +231,7 @@ class Tasks:
         backend, known = own["tasks.compat"].task_backends["default"], {how["id"]: None}
         task = self._made(own, op, how)
         if op.get("within"):
-            run, into = own["service"].run, own["tasks.current"].enqueue_in
+            run, into = own["service"].run, own["tasks.running"].enqueue_in
             call = functools.partial(run, backend.catalog.database, lambda tr: into(tr, task, how))
         else:
             call = functools.partial(backend.enqueue, task, [how], {})
@@ -326,7 +326,7 @@ class Tasks:
             simulated.running.fail(f"a worker has left {left}")
 
     def _worker(self, own: Program, name: str, op: dict[str, Any]) -> Any:
-        return own["tasks.worker"].TaskWorker(
+        return own["tasks.task_worker"].TaskWorker(
             own["tasks.compat"].task_backends["default"],
             threads=op["threads"],
             prefetch=op.get("prefetch"),

@@ -182,7 +182,7 @@ def check_task(own: Any, dice: Any, made: Callable[..., Any]) -> None:
 
     def enqueue(tr: Any) -> None:
         task = made(own, **limits) if name == "args" else made(own, **limits, **{name: value})
-        own["tasks.current"].enqueue_in(tr, task, *args)
+        own["tasks.running"].enqueue_in(tr, task, *args)
 
     backend = own["tasks.compat"].task_backends["default"]
     error = _refused(backend.catalog, enqueue, {})
