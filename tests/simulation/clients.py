@@ -57,7 +57,7 @@ _MOST: dict[str, tuple[int, int]] = {
         (1, 15): "push nack_many ack_many pop_min pop_max wait_for_items",
         (1, 25): "lease_min lease_max pop lease lease_ack together",
         (1, 40): "extend_many",
-        (2, 45): "family_pop family_lease",
+        (4, 60): "family_pop family_lease",
         (2, 24): "remove bury push_shared result",
         (4, 24): "group look redrive clear_state remove_many enqueue abort move",
         (4, 50): "enqueue_many abort_group",

@@ -545,13 +545,12 @@ class QueueModel:
         tr = queue.database.create_transaction()
         for table, some in places.items():
             most: dict[str, Any] = {"most_found": 2, "most_looked_at": 4, "state": table, "tr": tr}
-            ids = [item.id for item in queue.page(state=table, limit=500, tr=tr).items]
+            ids = [item.id for item in self._paged(state=table, limit=50)]
             _check_search(
                 ids, most, functools.partial(streams.scan, queue), self.things, self._keys
             )
             if table != READY:
-                page = queue.page(state=table, order="time", limit=500, tr=tr)
-                by_time = [item.id for item in page.items]
+                by_time = [item.id for item in self._paged(state=table, order="time", limit=50)]
                 scan = functools.partial(streams.scan_by_moment, queue)
                 _check_search(by_time, most, scan, self.things, self._keys)
             if queue.kind == "priority":

@@ -23,6 +23,9 @@ _LONGEST_US = 70_000 * 1_000_000
 #: A wait that is longer is for ever.
 _FOREVER_SECONDS = 1e9
 
+#: How often a thread is told to end.
+_ENDS = 20
+
 
 class Ended(BaseException):
     """The run is over: raised in the threads that are left."""
@@ -286,9 +289,12 @@ class Schedule:
         self._is_over = True
         for thread in self.threads:
             self.current = thread
-            with contextlib.suppress(Ended):
-                thread.greenlet.throw(Ended)
-            if not thread.is_over and not thread.greenlet.dead:
+            for _ in range(_ENDS):  # what works on after any exception is told again
+                with contextlib.suppress(Ended):
+                    thread.greenlet.throw(Ended)
+                if thread.is_over or thread.greenlet.dead:
+                    break
+            else:
                 raise RuntimeError(f"the thread {thread.name} does not end")
 
     @contextlib.contextmanager
