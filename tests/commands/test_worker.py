@@ -443,12 +443,34 @@ def test_a_thread_that_dies_ends_the_worker(monkeypatch, mail, names, kind, line
     assert later.handled + worker.handled == 6
 
 
+def dying(monkeypatch, threads, acknowledges):
+    """Have a thread of a worker die once another one acknowledges, while item 0 runs.
+
+    Returns:
+        What handles the items, and an event that lets item 0 go on.
+    """
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def handle(item):
+        if item.value == 0:
+            begun.set()
+            assert goes_on.wait(DEADLINE_SECONDS)
+        assert begun.wait(DEADLINE_SECONDS)
+
+    def dies(*_):
+        assert acknowledges.wait(DEADLINE_SECONDS)
+        raise MemoryError
+
+    monkeypatch.setattr(LeaseExtender, "run", dies)
+    monkeypatch.setattr("fdbqueue.service.tools.worker.WorkerThreads", lambda: threads)
+    return handle, goes_on
+
+
 @pytest.mark.parametrize("is_before", [True, False], ids=["before", "after"])
 def test_a_thread_that_dies_as_another_acknowledges(monkeypatch, mail, is_before):
     """Each item that was acknowledged is counted so, and what was leased with that is requeued."""
     mail.push_many(range(6))
-    begun, acknowledges, goes_on, told = *(threading.Event() for _ in range(3)), []
-    threads = WorkerThreads()
+    acknowledges, told, threads = threading.Event(), [], WorkerThreads()
     real = mail.lease_many
 
     def lease_many(count, *, ack=(), **options):
@@ -465,19 +487,8 @@ def test_a_thread_that_dies_as_another_acknowledges(monkeypatch, mail, is_before
             wait_until(lambda: threads.death is not None, DEADLINE_SECONDS)
             time.sleep(0.2)  # the caller goes on meanwhile: it must wait, or it acknowledges, too
 
-    def handle(item):
-        if item.value == 0:
-            begun.set()
-            assert goes_on.wait(DEADLINE_SECONDS)
-        assert begun.wait(DEADLINE_SECONDS)
-
-    def dies(*_):
-        assert acknowledges.wait(DEADLINE_SECONDS)
-        raise MemoryError
-
     monkeypatch.setattr(mail, "lease_many", lease_many)
-    monkeypatch.setattr(LeaseExtender, "run", dies)
-    monkeypatch.setattr("fdbqueue.service.tools.worker.WorkerThreads", lambda: threads)
+    handle, goes_on = dying(monkeypatch, threads, acknowledges)
     on_end = lambda item, error: told.append((item.value, type(error)))  # noqa: E731
     worker = Worker(mail, handle, concurrency=2, retry_delay_seconds=0, on_end=on_end)
     raised, counts = run(worker), mail.counts()
@@ -493,8 +504,8 @@ def test_a_thread_that_dies_as_another_acknowledges(monkeypatch, mail, is_before
 def test_a_thread_that_dies_as_another_ends_its_item(monkeypatch, mail, is_before):
     """Of several queues each item is acknowledged by its own thread, and counted so."""
     mail.push_many(range(3))
-    begun, acknowledges, goes_on = (threading.Event() for _ in range(3))
-    threads, source = WorkerThreads(), fdbqueue.several(["mail", "user-*"])
+    acknowledges, threads = threading.Event(), WorkerThreads()
+    source = fdbqueue.several(["mail", "user-*"])
     real = source.ack
 
     def ack(item):
@@ -506,19 +517,8 @@ def test_a_thread_that_dies_as_another_ends_its_item(monkeypatch, mail, is_befor
         if is_before:
             real(item)
 
-    def handle(item):
-        if item.value == 0:
-            begun.set()
-            assert goes_on.wait(DEADLINE_SECONDS)
-        assert begun.wait(DEADLINE_SECONDS)
-
-    def dies(*_):
-        assert acknowledges.wait(DEADLINE_SECONDS)
-        raise MemoryError
-
     monkeypatch.setattr(source, "ack", ack)
-    monkeypatch.setattr(LeaseExtender, "run", dies)
-    monkeypatch.setattr("fdbqueue.service.tools.worker.WorkerThreads", lambda: threads)
+    handle, goes_on = dying(monkeypatch, threads, acknowledges)
     worker = Worker(source, handle, concurrency=2, retry_delay_seconds=0)
     raised, counts = run(worker), mail.counts()
     goes_on.set()

@@ -385,7 +385,7 @@ def test_threads_that_take_from_the_same_queues_share_looks(meddled, pool, fair)
     assert first.result(LONG_SECONDS).queue == "high"
     names = [one.result(LONG_SECONDS).queue for one in rest]
     assert (names.count("high"), names.count("low")) == ((4, 4) if fair else (6, 2))
-    assert len(commits) < 18  # of looks and takes; by themselves they would be so many
+    assert len(commits) < 18  # each thread by itself would look and take: 18
 
 
 # In the caller's transaction

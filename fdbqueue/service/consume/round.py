@@ -441,8 +441,8 @@ class Round:
                 transaction writes: a commit that only read checks nothing. None for the early
                 requests alone, whose thread does this itself.
             helps: Whether to take items for other processes' help requests, too.
-            own: The help request of the early ones. It is removed here; if it is not open any
-                more, nothing is taken.
+            own: The early ones' help request, removed here; if it is not open, nothing is taken.
+            sent_bytes: How much the transaction sends already, for other queues.
         """
         self._early = self._early if early is None else early
         if sent_bytes:
