@@ -49,10 +49,9 @@ class SeveralRequest(SharedOperation):
         leases: Whether it leases them.
         make: Makes the request to a queue.
         requeue: Requeues what it was given.
-        source: The queue that gave it; empty for none.
     """
 
-    __slots__ = ("count", "leases", "make", "requeue", "source")
+    __slots__ = ("count", "leases", "make", "requeue")
 
     def __init__(
         self,
@@ -65,7 +64,6 @@ class SeveralRequest(SharedOperation):
         self.leases = leases
         self.make = make
         self.requeue: Requeue | None = None
-        self.source = ""
 
 
 #: A request; and its items, its error, or the name of the queue to take them from.
@@ -334,7 +332,7 @@ class Visit:
             gave = True
             for item in items:
                 self._taken_bytes += item.size_bytes + _ITEM_BYTES
-            one.requeue, one.source = request.requeue, look.hint.name
+            one.requeue = request.requeue
             served.gave[one] = look.hint.name
             served.results.append((one, items))
         if len(found) < len(look.asked):  # there is more, for which it had no room
