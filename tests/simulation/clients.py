@@ -87,6 +87,9 @@ LOOKS: dict[str, Callable[[Any], Any]] = {
     "has_item": lambda queue: (*map(queue.has_item, [one.id for one in queue.peek_many(1)]),),
     "counts": lambda queue: queue.counts().leased + queue.size(),
     "by_priority": lambda queue: queue.kind == "fifo" or dict(queue.by_priority(limit=2)),
+    "page of a priority": lambda queue: (
+        [] if queue.kind == "fifo" else queue.page(min_priority=1, max_priority=2).items
+    ),
     "times": lambda queue: (queue.oldest(), queue.held_until(to_lease=True), queue.paused()),
     "history": lambda queue: len(queue.history(5)) + len(queue.dead_by_reason(limit=2)),
 }

@@ -120,7 +120,7 @@ class Model:
         self.intents: dict[Intent, None] = {}
         self.queues = {name: QueueModel(self, catalog.queue(name)) for name in world.names}
         #: By how much the clocks of processes are wrong at least and at most.
-        self._skews = {one.program: one.skews_us() for one in world.processes}
+        self.skews = {one.program: one.skews_us() for one in world.processes}
         #: The process whose commit is looked at.
         self.committer: Any = None
         sleeps = max((op.get("strike", {}).get("sleeps", 0) for op in world.ops), default=0)
@@ -226,7 +226,7 @@ class Model:
 
     def span(self, began_us: float, *programs: Any) -> Span:
         """Return when processes, or who commits, may have looked at their clocks since a moment."""
-        skews = [self._skews.get(one, (0, 0)) for one in (*programs, self.committer)]
+        skews = [self.skews.get(one, (0, 0)) for one in (*programs, self.committer)]
         low, high = (chosen(one[at] for one in skews) for at, chosen in ((0, min), (1, max)))
         return Span(began_us + low, simulated.running.now_us + high)
 
@@ -468,7 +468,8 @@ class QueueModel:
 
     def least(self) -> int:
         """Return how many items a take finds at least, if others do nothing."""
-        state, now = self._world.cluster.state, simulated.running.now_us
+        state = self._world.cluster.state
+        now = simulated.running.now_us + min(low for low, _ in self._model.skews.values())
         paused = self._tables.paused, *([self._tables.member.paused] if self._tables.member else [])
         limits = self._world.processes[0].catalog.queue(self._queue.name).parts.taker.limits
         if limits or not self._is_strict or any(key in state.values for key in paused):
