@@ -49,7 +49,7 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.service.combiner import CombinedBatch, Combiner
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer
-from fdbqueue.service.consume.contention import Contended, Contention
+from fdbqueue.service.consume.contention import Contended, Contention, Race
 from fdbqueue.service.consume.head import ROUND_ITEMS
 from fdbqueue.service.consume.poppers import requeue_or_log
 from fdbqueue.service.consume.ring import Ring, Walking
@@ -120,17 +120,16 @@ class SeveralPoppers:
             named = self._named(database, requests)
             if named.results:
                 return named
-        conflicts = 0
-        seen: list[Served] = []
+        race, seen = None, list[Served]()
         while True:
             try:
-                return self._attempt(database, requests, batch, None, seen, conflicts)
+                return self._attempt(database, requests, seen, batch)
             except Conflict:
-                conflicts += 1
                 if batch is not None:
                     batch.let_go()
                 gave = seen[-1].gave
-                if self._contention.after_conflict(conflicts, others=bool(gave)) is None:
+                race = race or Race(self._contention)
+                if not race.goes_on(others=bool(gave)):
                     return Served([*gave.items()])
 
     def _named(self, database: Database, requests: Sequence[SeveralRequest]) -> Served:
@@ -165,13 +164,12 @@ class SeveralPoppers:
             Contended: With ``also``, on an engine without reservations: it conflicted, and nothing
                 was done.
         """
-        conflicts, asked = 0, len(requests)
+        race, asked, seen = Race(self._contention), len(requests), list[Served]()
         while True:
             try:
-                return self._attempt(database, requests[:asked], None, also, [], conflicts)
+                return self._attempt(database, requests[:asked], seen, also=also)
             except Conflict:
-                conflicts += 1
-                self._contention.after_conflict(conflicts, others=False)
+                race.goes_on(others=False)
                 if self._contention.has_reservations:
                     continue
                 if also is not None:
@@ -182,12 +180,11 @@ class SeveralPoppers:
         self,
         database: Database,
         requests: Sequence[SeveralRequest],
-        batch: CombinedBatch | None,
-        also: Callable[[Transaction], None] | None,
         seen: list[Served],
-        conflicts: int,
+        batch: CombinedBatch | None = None,
+        also: Callable[[Transaction], None] | None = None,
     ) -> Served:
-        """Take items in one transaction, after some conflicts, and note what each run of it did.
+        """Take items in one transaction, and note in ``seen`` what each run of it did.
 
         Raises:
             Conflict: It conflicted.
@@ -203,7 +200,7 @@ class SeveralPoppers:
                 walking.begin(tr),
                 self._end,
                 owns=True,
-                replaces_rows=not conflicts,
+                replaces_rows=not seen,
                 estimate=self._estimate,
             )
             if also is not None:
