@@ -238,7 +238,7 @@ def _handle_until(queue: Queue, concurrency: int, ends_at: float) -> list[Operat
     worker = Worker(
         queue,
         lambda item: handled.append(item.value["number"]),
-        concurrency=concurrency,
+        threads=concurrency,
         on_end=end,
     )
     worker.run()

@@ -142,7 +142,8 @@ def our_backend(plan: Plan, prefix: tuple[str, ...]) -> Backend:
         "TASKS": {"default": {"BACKEND": "fdbqueue.tasks.FdbQueueBackend"}},
         "USE_TZ": True,
     }
-    return Backend("fdbqueue", settings, "tasks_worker", {})
+    words = {"batch": "until_empty", "worker_id": "worker"}
+    return Backend("fdbqueue", settings, "tasks_worker", {}, words)
 
 
 def _theirs(peer: Peer) -> Backend:

@@ -90,7 +90,7 @@ def start_command(row: QueueRow) -> str:
     """Return the command that starts a worker of a queue, without ``manage.py``."""
     if row.queue.owner is not None:
         return "tasks_worker"
-    return f"queue_work {shlex.quote(row.queue.name)} --handler PATH --follow"
+    return f"queue_work {shlex.quote(row.queue.name)} --handler PATH"
 
 
 def _give_back_command(row: QueueRow) -> str:
