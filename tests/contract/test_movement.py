@@ -5,7 +5,7 @@ from __future__ import annotations
 import fdb.tuple
 import pytest
 
-from fdbqueue.columns.concerns import CONCERN_READS, concerns_of
+from fdbqueue.columns.attention import CONCERN_READS, concerns_of
 from fdbqueue.columns.queue_rows import read_rows
 from fdbqueue.service import Catalog, QueueSpec, Worker
 from fdbqueue.service.tools import presence

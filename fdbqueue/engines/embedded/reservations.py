@@ -47,9 +47,9 @@ _PLACE = struct.Struct("=QQQ")
 _PLACES_AT, _PLACES = 64, 128
 _NOBODY = bytes(_PLACES * _PLACE.size)
 #: How many bytes, and where. After the places: when a process last began to wait for the writer's
-#: turn (``storage``), and a number that is another one after a pipe was made (``watches``).
+#: turn (``sqlite_file``), and a number that is another one after a pipe was made (``watches``).
 WAITED, PIPES = (8, 3200), (8, 3208)
-#: Then the version up to which the disk has all commits (``storage``).
+#: Then the version up to which the disk has all commits (``sqlite_file``).
 SYNCED = (8, 3216)
 _SIZE = 4096
 

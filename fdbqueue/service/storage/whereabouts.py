@@ -11,7 +11,7 @@ An item is in one of five places at a time. Each transaction moves it from one t
                                                             requeued if that does not collect it
 
 Who needs one place alone, as a page of ready items does, reads that place. Who must not miss an
-item asks here.
+item asks here: :func:`begin_find` for four of them, and for the fifth :func:`handed_over`.
 """
 
 from __future__ import annotations
