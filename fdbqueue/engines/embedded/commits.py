@@ -8,24 +8,21 @@
   it as done, then looks whether it has registered.
 
 Others see a commit before the disk has it; theirs are later in the same log. A transaction that has
-only read waits at its commit, unless the lock file says that the disk has its version. If the
-disk fails, the log is copied into the database, which SQLite syncs; until then this process reads
-and commits nothing.
+only read waits for the disk, unless the lock file says that it has its version. If the disk fails,
+the log is copied into the database, which SQLite syncs; until then this process reads and commits
+nothing.
 
-What else may come in the middle of a call is an exception that is no error of the engine: a signal
-handler's (``KeyboardInterrupt``), or a ``MemoryError``. It leaves behind:
+An exception that is not the engine's, as a signal handler's or a ``MemoryError``, leaves behind
 
-- *of a leader*: nothing held. While SQLite writes, it closes the file (:meth:`Store.write`): that
-  undoes what has not taken effect, and frees the turn; the next call opens it again. Its group is
-  told 1021, wherever it stood: each finds out by its receipt, as after any unknown outcome. The
-  lead is free, who waits is woken, and so is who watches. If one more exception comes in the middle
-  of that, the next call in this process does the rest, or one that waits, within half a second:
-  that the leader has left is told by a lock (``at_work``).
-- *of one that waits*: its request ends with 1021, and is not begun any more.
+- *of a leader*: nothing held. While SQLite writes, it closes the file: that undoes what has not
+  taken effect, and frees the turn. Its group is told 1021. The lead is free, and who waits or
+  watches is woken. If one more exception comes in the middle of that, the next call in this process
+  does the rest, or one that waits, within half a second;
+- *of one that waits*: its request ends with 1021, and is not begun any more;
 - *while the file is opened, closed or forked*: it is closed, and open to all again.
 
-A signal handler that uses the file is refused if its own thread leads, opens or closes it: else it
-would wait for itself. A fork waits until no other thread is in a call; a handler must not fork.
+A signal handler that uses the file is refused if its own thread leads, opens or closes it. A fork
+waits until no other thread does; a handler must not fork.
 """
 
 from __future__ import annotations

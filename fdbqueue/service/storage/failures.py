@@ -3,8 +3,8 @@
 A failure is written without a read, over the one of three attempts before. All go when the item
 leaves the queue for good or is redriven.
 
-Dead letters of one reason are a group, named by its first line. Their counts are stored, so another
-rule of naming needs a recount.
+Dead letters of one reason are a group, named by its first line. Another rule of naming needs a
+recount, because their counts are stored.
 """
 
 from __future__ import annotations

@@ -17,16 +17,10 @@ After every commit a member that has something to take now has a row READY, or L
 that is over, or, if a limit keeps its items back, HELD. One that will have something at a moment
 has READY, or LATER of that moment or before. A row too many costs one look.
 
-*Writes.* A transaction that gives a member something new writes its row without a read. Only a take
-from the family removes rows, and depends on those, also on one that it wrote itself
-(:func:`_add_row`). One that writes HELD depends on READY, and clears it.
-
-*HELD*: a consumer whose own limit is as low passes over it. A row LATER says when the first lease
-expires, or the next token comes. The end of a lease depends on LIMITED
-(:meth:`Member.begin_end_is_news`).
-
-*PAUSED* is read by each take from a member. Meanwhile no row is removed, and writers write theirs:
-once it is cleared, every member is found.
+- A transaction that gives a member something new writes its row without a read. Only a take from
+  the family removes rows, and depends on those, also on one that it wrote itself.
+- One that writes HELD depends on READY, and clears it. The end of a lease depends on LIMITED.
+- While PAUSED, which each take from a member reads, no row is removed, and writers write theirs.
 """
 
 from __future__ import annotations
