@@ -2,21 +2,19 @@
 
 An operation that finds nobody in line and a free *turn*, a lock that the working thread holds, is
 done by its own thread. Writes have three turns on a cluster; all else has one. Others join the
-*line*, and their threads sleep; *helper* threads use the free turns.
-
-An operation is in line, or claimed by one batch, until it is done or its thread has gone:
+*line*, and their threads sleep; *helper* threads use the free turns. In line, or claimed by one
+batch, an operation is
 
 - WAITING: nothing was done for it, and nothing will be if its thread leaves.
-- IN_FLIGHT: a transaction has taken it up. To a thread that leaves the outcome is unknown; what was
+- IN_FLIGHT: a transaction has taken it up. If its thread leaves, the outcome is unknown; what was
   done is undone later, if it can be.
-- DONE: it has its result or its error. If its thread is interrupted before it returns a result, a
-  helper undoes that.
+- DONE: it has its result or its error. If its thread does not return a result, a helper undoes it.
 - LEFT: its thread has gone.
 
 Signals end no batch: handlers run in the main thread, which does none unless no helper can be
-started. An exception in one thread blocks no other: locks are held by ``with`` alone, and each
-thread that joins the line makes sure that there is a helper. A handler that uses a queue while its
-thread has a turn is refused. A forked child begins with an empty line.
+started. An exception in one thread blocks no other: locks are held by ``with`` alone, and who joins
+the line makes sure that there is a helper. A handler that uses a queue while its thread has a turn
+is refused. A forked child begins with an empty line.
 """
 
 from __future__ import annotations

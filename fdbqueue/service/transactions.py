@@ -1,6 +1,6 @@
 """Run functions in transactions, again after conflicts, each exactly once.
 
-How a call of :func:`run` goes; only its own thread acts for it:
+Only the thread of a call of :func:`run` acts for it:
 
 1. **An attempt** runs the function in a transaction. If it wrote something, it also writes a
    receipt, a number that no other attempt has, to its *slot*: a key that only this call uses
@@ -15,13 +15,8 @@ How a call of :func:`run` goes; only its own thread acts for it:
    ``OutcomeUnknown``; others, maybe a signal handler's, pass with ``outcome_known`` false. Its slot
    is not used again.
 
-What is left behind by
-
-- *an exception from anywhere, a timeout, a deadline*: nothing, or what 4 says;
-- *a crash*: the attempt with its receipt, or neither;
-- *a pause*: 3 goes on afterwards, by the database's versions;
-- *a signal handler's call within one, a fork in the function*: two calls, each with its slot. A
-  handler's may be refused at once (``EngineUnavailable``).
+A crash leaves the attempt with its receipt, or neither. After a pause 3 goes on, by the database's
+versions. A signal handler's call within one, and a fork in the function, have slots of their own.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ written. Commits without one go between; but if an attempt that had it conflicts
 is *strict*: the commits of others wait for it.
 
 **Nothing depends on it**, because each commit compares what it read with what was written since. It
-is a note that the processes share, in the lock file ``turn``, and says until when it holds:
+is a note in the lock file ``turn`` that says until when it holds:
 
 1. *Wait in line.* The first waiting thread of each process has a place in the file, which says when
    it looks again; one that is late does not count.
@@ -14,12 +14,9 @@ is a note that the processes share, in the lock file ``turn``, and says until wh
 3. *Commit.* A note that still holds is written again; who read for too long has lost it.
 4. *Release.* The note ends once the commit is written, and the first in line is rung.
 
-An attempt that has waited for a second, is past its deadline, or would wait for its own thread,
-goes on without. What is left behind by
-
-- *an exception, a kill, a stop*: a note that ends by itself, and a place that is late;
-- *a new start of the machine*: a note that holds for too long is void;
-- *a full disk, lock files that are deleted or cut off*: no shared note, so conflicts.
+Without one goes on who has waited for a second, is past its deadline, would wait for its own
+thread, or cannot write the file. An exception, a kill or a stop leaves a note that ends by itself,
+and a place that is late. After a new start of the machine a note that holds for too long is void.
 """
 
 from __future__ import annotations

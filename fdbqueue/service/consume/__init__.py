@@ -1,14 +1,11 @@
 """Take items from a queue: how a pop or a lease goes, from start to end.
 
-    request--->combiner--->poppers--->round------>commit--->items
-       ^                    ^  ^      head         |  |
-       |                    |  |      expiry       |  +-->nothing
-       |                    |  |      allowance    |         |
-       |                    |  |      help      conflict     |
-       |                    |  |                   |         |
-       |                    |  +-----again--------Race       |
-       |                    +-handoff--help<--asks-+         |
-       +--------------------------wait-----------------------+
+    request-->combiner-->poppers-->round------->commit-->items
+                                   ^ head        |  |
+                                   | expiry      |  +-->nothing-->wait-->request
+                                   | allowance   |
+                                   | help        v
+                                   +---again----Race-->asks-->handoff-->items
 
 1. **Request** (:mod:`consumer`): how many items, from which end, to pop or to lease.
 2. **Combine** (:mod:`poppers`) the requests of all threads of the process at one end.
@@ -21,9 +18,8 @@
 
 What is left behind by
 
-- *a thread that leaves*: a helper requeues what was taken for it
-  (:mod:`fdbqueue.service.combiner`);
+- *a thread that leaves*: its error says whether items may have been taken; a helper requeues them
+  (:mod:`combiner`), but under an idempotency key the same call returns them;
 - *a process that dies* right after a commit: its items are popped, or leased until that expires;
-- *a commit whose outcome cannot be found out*: ``OutcomeUnknown`` for each request in it
-  (:mod:`fdbqueue.service.transactions`).
+- *an unknown outcome* (:mod:`transactions`): ``OutcomeUnknown`` for each request in it.
 """

@@ -2,13 +2,12 @@
 
 What decides is stored in the queue, read by the transaction that takes, and verified by its commit.
 
-- ``max_leased``: who leases, or collects leases from a handoff, reads the count of leased items by
-  a snapshot read, and adds a read and a write conflict on one key, ``LEASING``: of two, one sees
-  what the other has leased, or runs again. The end of a lease never conflicts: at worst the count
-  that was read is too high.
-- ``rate`` is a bucket of tokens, one for each item: a row with their number, and when they were
-  counted. No row is a full bucket. A take depends on the row, and writes it; without a whole token
-  it leaves it. A wrong clock gains a burst at most, and keeps others back for a minute at most.
+- ``max_leased``: who leases, or collects leases from a handoff, reads the count by a snapshot read,
+  and adds a read and a write conflict on one key, ``LEASING``: of two, one sees what the other has
+  leased, or runs again. The end of a lease never conflicts: at worst the count is too high.
+- ``rate``: a row has the tokens, one for each item, and when they were counted; without it the
+  bucket is full. A take depends on the row, and writes it; without a whole token it leaves it. A
+  wrong clock gains a burst at most, and keeps others back for a minute at most.
 - *Stored limits*, a row that the pusher writes, stand in place of the setting, and every take
   depends on it. If it cannot be read, one item is leased at a time.
 

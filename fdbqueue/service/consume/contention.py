@@ -3,12 +3,12 @@
 It takes again (:class:`Race`), but
 
 - *on an engine with reservations* takes reserve its file before they read, for a while;
-- *in a queue with shards* it takes from another slot, among twice as many as before, so that
-  processes take different rows, and one is nearest to the end;
+- *in a queue with shards* it takes from another slot, among twice as many as before, because others
+  then take other rows;
 - *else, after two in a row*, if other processes take, it asks these for help (:mod:`help`), unless
   to race on is measured to be faster; for a while others ask at once;
-- *after two in a row* (with reservations, with pushes) it takes ``AS_SEEN`` (:class:`head.Order`);
-- *from the third on*, without reservations, it sleeps first, for longer each time.
+- *after two* (with reservations, with pushes) it takes ``AS_SEEN`` (:class:`head.Order`);
+- *from the third on*, without reservations, it sleeps first.
 """
 
 from __future__ import annotations

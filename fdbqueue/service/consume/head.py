@@ -1,14 +1,12 @@
 """What a transaction reads of a queue to take items: its state, and the rows at one end.
 
-The *state* is one range of keys, so one read: counts, a pause, the format, help requests, what has
-expired. The *rows* are read by snapshot reads; the transaction depends on the keys that decide
-which are the first (:class:`Order`). So a push after them conflicts only with a take that found too
-few.
+The *state* is one read of a range: counts, a pause, the format, help requests, what has expired.
+The *rows* are read by a snapshot; the transaction depends on the keys that decide which are the
+first (:class:`Order`). So a push after them conflicts only with a take that found too few.
 
-With shards a transaction draws some heads, takes their best rows, and depends on those alone: two
-conflict only if they take the same. If these are too few, it reads all shards. An item is taken out
-of turn, but not far (decision 0025). After a conflict it leaves the first runs of each shard to
-others: a *slot* (:mod:`contention`).
+With shards a transaction draws some heads, takes their best rows, and depends on those alone. If
+these are too few, it reads all shards. An item is taken out of turn, but not far (decision 0025).
+After a conflict it leaves the first runs of each shard to others: a *slot* (:mod:`contention`).
 """
 
 from __future__ import annotations

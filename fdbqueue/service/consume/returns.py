@@ -3,21 +3,16 @@
 Both move hidden items to their own places, in portions of 200 items or about 1,000,000 bytes, each
 one transaction with one receipt. They need no token: commands, REST and pages say who may call.
 
-All that are in the state when it begins are listed by snapshot reads; the transaction that moves
-them reads each again, and depends on it. A caller that has shown somebody what it will do gives a
-bound: what is leased again after that moment is beyond it, so the same call twice does nothing the
-second time.
-
-*Given back*, spending the attempt, an item is what a nack makes of it; not spending it, what
-``requeue`` does. The token of a rate stays spent: somebody may have begun with the item.
+The items are listed by snapshot reads; the transaction that moves them reads each again. A caller
+that has shown somebody what it will do gives a bound: what is leased again after that moment is
+beyond it, so the same call twice does nothing the second time. The token of a rate stays spent:
+somebody may have begun with the item.
 
 What is left behind by
 
-- *a late ack, nack or extend*: ``LeaseLost``. Of an ack and a give back at once, one commits first;
-  the other finds nothing;
+- *a late ack, nack or extend*: ``LeaseLost``. Of an ack and a give back at once, the first wins;
 - *a worker that lives*: until its next extension fails, its work is done twice;
-- *an unknown outcome*: each portion takes effect and counts once, or ``OutcomeUnknown`` is raised,
-  and earlier portions stand;
+- *an unknown outcome*: each portion counts once, or ``OutcomeUnknown`` is raised;
 - *a crash, a signal, an engine that fails*: the portions before. The same call does the rest.
 """
 

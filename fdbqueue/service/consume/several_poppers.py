@@ -1,27 +1,23 @@
 """Take from families: from each member that has something, in turn.
 
-Each member that the index names (:mod:`fdbqueue.service.storage.family_index`) has one turn in each
-*circle*, the way over all that have a row.
+Each member that has a row (:mod:`family_index`) has one turn in each *circle* over all.
 
-1. **Combine**. A call that joins while the transaction reads gets items, which the commit verifies,
-   or waits for the next.
+1. **Combine**. A call that joins while the transaction reads gets items, or waits for the next.
 2. **Walk** (:mod:`ring`) on from where the last transaction stopped.
 3. **Visit** (:mod:`visits`): a round in one member after another, for the first eight requests in
    line. At the min end it depends on the items that it takes and those before them; one that finds
    nothing, on the row that 4 removes.
-4. **Replace rows.** If a member gave nothing, or all that its limits allow, the transaction removes
-   its rows, and a new one says when it has something, or for whom. It depends on the rows that it
-   removes, and each writer that gives the member something new writes one of them: so no row is
-   ever missing.
-5. **Commit**, all or nothing. After a conflict its members come after the others of the page, and
-   no rows are replaced. After two, without reservations, each thread takes by the poppers of the
+4. **Replace rows.** If a member gave nothing, or all that its limits allow, a row that says when it
+   has something, or for whom, replaces its rows. The transaction depends on what it removes, and
+   each writer that gives the member something new writes one of them: so no row is ever missing.
+5. **Commit**, all or nothing. After a conflict the walk goes on with other members, and no rows
+   are replaced. After two, without reservations, each thread takes by the poppers of the
    member that gave to it; for a while others do so at once, by those of the next members.
 6. **None** is for those in line at its beginning, after a whole circle at one read version. One
    that has looked at too much commits its rows, and 1 begins again.
 
-In a caller's transaction there is 2, 3 and 6, without a bound; if there was nothing, it depends on
-the whole index. Under an idempotency key a thread does 2 to 6 by itself, and races on.
-:mod:`several_take` says what is left behind.
+In a caller's transaction there is 2, 3 and 6; if there was nothing, it depends on the whole index.
+Under an idempotency key a thread does 2 to 6 by itself, and races on.
 """
 
 from __future__ import annotations

@@ -1,23 +1,21 @@
 """Take items from one of several queues: of a list, or members of families by their index.
 
-1. *A list*: **find** the queue (:class:`finding.ListFinder`), in one transaction that takes
-   nothing: the first in order that may give. *In turn* the order begins after the queue that gave
-   last, and each thread gets another one. **Take** from it as a call on it does; if it gives
-   nothing, find again. *Families*: :mod:`several_poppers`.
+1. *A list*: **find** the first queue that may give (:mod:`finding`), in one transaction that takes
+   nothing. **Take** from it as a call on it does; if it gives nothing, find again.
+   *Families*: :mod:`several_poppers`.
 2. **None** is returned if all queues had nothing, at one moment.
 3. **Wait** (:mod:`waiting`) at the watches of all queues; for families at the keys WAKE, of which
    every writer of a row changes one, and until the first row LATER.
 
-In a transaction of the caller's, and under an idempotency key, one transaction looks and takes; of
-a list it depends on what it has found empty. A key's response has one place for all queues of a
-catalog: of two calls only one takes items.
+In a caller's transaction, and under an idempotency key, one transaction looks and takes; of a list
+it depends on what it has found empty. A response has one place for all queues of a catalog: of two
+calls under a key only one takes items.
 
 What is left behind, besides what a take from one queue leaves, by
 
 - *an error of one queue*: nothing of the others. A member of another format is set aside for a
-  minute; a list says the error;
-- *an interrupt*: the circle of families may miss some names once;
-- *a fork*: the child begins its circle anywhere;
+  minute;
+- *an interrupt*: the circle may miss some names once; a forked child begins anywhere;
 - *a pause of a member*: no row once it was looked at; resuming writes it. Of a paused family the
   rows stay;
 - *a clock far ahead*: rows of moments that are too late, at which others look at once;

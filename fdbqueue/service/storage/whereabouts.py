@@ -2,12 +2,12 @@
 
 An item is in one of five places at a time. Each transaction moves it from one to another:
 
-    ready       its row (:mod:`item_keys`)           counts as ready; pops and leases take it
-    leased      facts and value (:mod:`tables`)      until its lease ends or expires
-    delayed     as leased                            until its delay has passed
-    dead        as leased                            until somebody redrives or removes it
-    handed over a handoff's (:mod:`handoffs`)        counts as ready, until the popper that asked
-                                                     for help collects it, or it expires
+    ready        its row (:mod:`item_keys`)         pops and leases take it
+    leased       facts and value (:mod:`tables`)    until its lease ends or expires
+    delayed      as leased                          until its delay has passed
+    dead         as leased                          until somebody redrives or removes it
+    handed_over  a handoff's (:mod:`handoffs`)      counts as ready, until the popper that asked
+                                                    collects it, or it expires
 """
 
 from __future__ import annotations
