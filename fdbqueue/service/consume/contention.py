@@ -1,17 +1,14 @@
 """Decide what follows when a take conflicts: one policy for one queue and for several.
 
-A take that conflicts tries again (:class:`Race`). What else it does depends on what it has met:
+It takes again (:class:`Race`), but
 
-- *The engine has reservations*: takes reserve its file before they read, for a while, and need no
-  help.
-- *Pushes, twice in a row*: it takes items ``AS_SEEN`` (:class:`head.Order`).
-- *Takes of other processes, twice in a row*: it asks these for help (:mod:`help`) if that is
-  measured to be faster than to race on; for a while its process's others do so at once.
-- *A queue with shards*: it takes from another slot, among twice as many as before, so that
-  processes take different rows, and one is nearest to the end.
-- *From the third conflict in a row on* it sleeps first, for longer each time.
-
-Whatever ends a thread leaves nothing behind, and a forked process starts again.
+- *on an engine with reservations* takes reserve its file before they read, for a while;
+- *in a queue with shards* it takes from another slot, among twice as many as before, because others
+  then take other rows;
+- *else, after two in a row*, if other processes take, it asks these for help (:mod:`help`), unless
+  to race on is measured to be faster; for a while others ask at once;
+- *after two* (with reservations, with pushes) it takes ``AS_SEEN`` (:class:`head.Order`);
+- *from the third on*, without reservations, it sleeps first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Take items for the threads of this process, alone or together.
 
-All queue objects of one queue on one database have the same :class:`ProcessGroup`, with a combiner
-for each end, because what conflicts at one end need not at the other; and one for writes.
+All queue objects of one queue on one database share a :class:`ProcessGroup`: a combiner for each
+end, because what conflicts at one need not at the other, and one for writes.
 """
 
 from __future__ import annotations

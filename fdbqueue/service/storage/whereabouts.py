@@ -1,17 +1,13 @@
-"""Find an item wherever it is.
+"""Find an item wherever it is; who must not miss an item asks here.
 
 An item is in one of five places at a time. Each transaction moves it from one to another:
 
-    ready       its row (:mod:`item_keys`)                  counts as ready; pops and leases take it
-    leased      facts and value (:mod:`tables`)             until its lease ends or expires
-    delayed     as leased                                   until its delay has passed
-    dead        as leased                                   until somebody redrives or removes it
-    handed over a handoff's (:mod:`handoffs`)               counts as ready: it is on its way to a
-                                                            popper that asked for help, and is
-                                                            requeued if that does not collect it
-
-Who needs one place alone, as a page of ready items does, reads that place. Who must not miss an
-item asks here: :func:`begin_find` for four of them, and for the fifth :func:`handed_over`.
+    ready        its row (:mod:`item_keys`)         pops and leases take it
+    leased       facts and value (:mod:`tables`)    until its lease ends or expires
+    delayed      as leased                          until its delay has passed
+    dead         as leased                          until somebody redrives or removes it
+    handed_over  a handoff's (:mod:`handoffs`)      counts as ready, until the popper that asked
+                                                    collects it, or it expires
 """
 
 from __future__ import annotations
