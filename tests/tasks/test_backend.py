@@ -117,6 +117,7 @@ def test_long_arguments_are_taken(backend, work):
         {"max_attempts": 0},
         {"max_attempts": True},
         {"unique_while": "always"},
+        {"backoff": 5},
         *({"timeout": wrong} for wrong in WRONG_TIMEOUTS),
     ],
 )
