@@ -565,7 +565,7 @@ class Client:
         worker = own["service.tools.worker"].Worker(
             source,
             handle,
-            concurrency=op["threads"],
+            threads=op["threads"],
             prefetch=op.get("prefetch", 1),
             seconds=op["seconds"],
             retry_delay_seconds=op["delay"],

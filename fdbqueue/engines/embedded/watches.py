@@ -1,11 +1,10 @@
 """Watches: futures that are ready once a key has changed, in whichever process.
 
-A process with watches owns a pipe in ``-sync``, and says so in a lock file. Each commit
-writes a byte into every pipe; it looks for new ones if one was said to be there, and every 10 ms.
-The byte wakes the owner's thread, which reads in the history which keys changed, and compares
-values. After a look in vain it rests, for 2 ms at most; without watches it looks at nothing, as
-each compares its own key once it is set. A commit removes a dead owner's pipe; an owner makes one
-that was deleted again within a second.
+A process with watches owns a pipe in ``-sync``. Each commit writes a byte into every pipe; it looks
+for new ones if a lock file says so, and every 10 ms. The byte wakes the owner's thread, which reads
+in the history which keys changed, and compares values; each watch compares its own key once it is
+set. A commit removes a dead owner's pipe; an owner makes one that was deleted again within a
+second.
 """
 
 from __future__ import annotations
