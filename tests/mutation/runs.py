@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -31,12 +32,8 @@ _SIMULATOR_SECONDS, _TEST_SECONDS, _SECONDS, _MEMORY_BYTES = 120, 900, 3_600, 4 
 #: So long the tests look for one mutant; each test has a limit of its own.
 _TESTS_SECONDS = 300.0
 CUT = "the tests were cut"
-#: What names are, where they are defined, and in how many files of tests one says little.
-_WORD, _DEFINED, _OFTEN = (
-    re.compile(r"[a-z]\w{4,}", re.IGNORECASE),
-    re.compile(r"(?:def|class) _*(\w+)"),
-    30,
-)
+#: What names are, and where they are defined.
+_WORD, _DEFINED = re.compile(r"[A-Za-z]\w{4,}"), re.compile(r"(?:def|class) _*(\w+)")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", re.MULTILINE)
 _MODULES = """
 import django, sys; django.setup()
@@ -158,22 +155,14 @@ class Copy:
         options = ["-x", "-q", "-m", "not nightly", "-p", "no:cacheprovider"]
         self.write(one)
         more = [*options, "-n", str(workers)]
-        outcome = self._run("-m", "pytest", *self._tests_of(one), *more, wait=_TESTS_SECONDS)
+        outcome = self._run(
+            "-m", "pytest", *ordered_tests(one.path, one.source), *more, wait=_TESTS_SECONDS
+        )
         self.restore(one)
         failed = _FAILED.findall(outcome.said)
         if failed and self._run("-m", "pytest", *failed[:1], *options).is_found:
             return Outcome(False, f"{failed[0]} fails on the sound package, too")
         return outcome
-
-    def _tests_of(self, one: Drawn) -> list[str]:
-        """Return the files of the tests, those first that say most of the names of a module."""
-        folders = [self._root / "tests" / name for name in TESTS]
-        files = sorted(file for folder in folders for file in folder.rglob("test_*.py"))
-        said = {file: set(_WORD.findall(file.read_text())) for file in files}
-        names = set(_DEFINED.findall(one.source.decode()))
-        names = {name for name in names if sum(name in words for words in said.values()) < _OFTEN}
-        files.sort(key=lambda file: -len(said[file] & names))
-        return [str(file.relative_to(self._root)) for file in files]
 
     def write(self, one: Drawn) -> None:
         """Put a mutant into the copy."""
@@ -206,6 +195,20 @@ class Copy:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         return Outcome(process.returncode != 0, said)
+
+
+def ordered_tests(path: str, source: bytes) -> list[str]:
+    """Return the files of the usual tests, those first that say most of the names of a module."""
+    files = sorted(file for name in TESTS for file in (ROOT / "tests" / name).rglob("test_*.py"))
+    said = {file: set(_WORD.findall(file.read_text())) for file in files}
+    often = Counter(word for words in said.values() for word in words)
+    names, stem = set(_DEFINED.findall(source.decode())), Path(path).stem.rstrip("s")
+
+    def closeness(file: Path) -> float:
+        return sum(1 / often[name] for name in names & said[file]) + (stem in file.stem)
+
+    files.sort(key=closeness, reverse=True)
+    return [str(file.relative_to(ROOT)) for file in files]
 
 
 def _lines_of(one: Drawn) -> range:

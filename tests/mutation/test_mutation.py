@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tests.mutation.operators import is_change, mutants
-from tests.mutation.runs import ROOT
+from tests.mutation.runs import ROOT, ordered_tests
 
 #: By operator: a module, and what each of its mutants has in the place of what.
 _CHANGES = {
@@ -96,6 +96,21 @@ def test_texts_are_not_mutated():
     )
     source += b'    logger.info("a", x + 1)\n    return f"{x + 1}"\n'
     assert mutants(source) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "test"),
+    [
+        ("service/uniques.py", "contract/test_unique.py"),
+        ("tasks/aborts.py", "tasks/test_aborts_by_force.py"),
+        ("tasks/schedules.py", "tasks/test_schedules.py"),
+    ],
+)
+def test_the_tests_of_a_module_run_first(module, test):
+    """Those that say its names; all the others after them."""
+    found = ordered_tests(module, (ROOT / "fdbqueue" / module).read_bytes())
+    assert f"tests/{test}" in found[:3]
+    assert len(found) == len(set(found)) > 50
 
 
 @pytest.mark.nightly
