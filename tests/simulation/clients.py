@@ -418,6 +418,7 @@ class Client:
         old, until = self.ledger.kept.get(queue.name + key, (0, 0))
         value = old if now < until else new
         self.ledger.pushed.setdefault(value, (op["queue"], now))
+        op = {**op, "priority": 0}
         self._intend({**op, "do": "push"}, [value])
         once = own["service.idempotency"].IdempotencyKey(key, op["kept"])
         priority = {"priority": 0} if queue.kind == "priority" else {}

@@ -363,7 +363,8 @@ class World:
         """Check that others see the workers that are at work, and which queues were served."""
         presences = self._catalog({}).presences
         rows = {row.name: row for row in presences.read().rows if not row.is_lost}
-        working = {one.name: one for one in self.clients if one.op and one.op["do"] in _WORKERS}
+        living = [one for one in self.clients if one.op and not one.thread.is_gone]
+        working = {one.name: one for one in living if one.op["do"] in _WORKERS}
         if "fork" not in self.verbs and rows.keys() - {*working, "the end"}:
             raise Found(f"the workers are shown as {rows}, and {[*working]} work")
         for name, client in working.items():
@@ -454,6 +455,7 @@ class World:
             raise Found(f"{len(watching)} watches are left")
         with self._looking():
             self._check_counts()
+            self._check_drift()
         free: dict[str, Any] = {}
         if not self.plan["drain"]["limits"]:
             free = dict.fromkeys(self.plan["queues"], _FREE)
@@ -476,6 +478,20 @@ class World:
         for promises in self._promises:
             promises.check_end()
         self._account(present)
+
+    def _check_drift(self) -> None:
+        """Check that counts which another program has made wrong are counted again."""
+        for queue in map(self._catalog({}).queue, self.names):
+            tables, between = queue.parts.store.tables, self.cluster.state.between
+            keys = [tables.ready_taken_wakes, tables.hidden, *between(*tables.levels)]
+            keys += between(*tables.reasons)
+            tr = self._database.create_transaction()
+            for key in self._dice.sample(keys, self._dice.randint(1, 2)):
+                tr.clear(key)
+            tr.commit().wait()
+            if queue.recount() != queue.counts():
+                raise Found(f"{queue.name} is counted again as {queue.recount()}")
+        self._check_counts()
 
     def _check_copy(self) -> None:
         """Check that a copy to another cluster, which is ended at times, has all there is."""
