@@ -348,6 +348,8 @@ class Client:
         values = range(len(ledger.pushed) + 1, len(ledger.pushed) + 1 + op["count"])
         now, delay = simulated.running.now_us, op.get("delay")
         ledger.pushed.update(dict.fromkeys(values, (op["queue"], now)))
+        if op["do"] == "push_batch" and "unique" in op:
+            return self._push_keyed(op, queue, [*values])
         self._intend(op, values)
         priority = {"priority": op["priority"]} if queue.kind == "priority" else {}
         options: dict[str, Any] = {"undo": lambda: ledger.refused.update(dict.fromkeys(values))}
@@ -383,6 +385,29 @@ class Client:
         return [*values]
 
     _push_many = _push_batch = _push
+
+    def _push_keyed(self, op: dict[str, Any], queue: Any, values: list[int]) -> Any:
+        """Push some values in one transaction, the first and the last under one unique key."""
+        push, now = self.process.program["service.items"].Push, simulated.running.now_us
+        keyed = {values[0], values[-1]}
+        self._intend(op, [values[0]])
+        self._intend({key: op[key] for key in op if key != "unique"}, values[1:-1])
+        how: dict[str, Any] = {"delay": op.get("delay")}
+        how |= {"priority": op["priority"]} if queue.kind == "priority" else {}
+        key = {"unique": op["unique"], "unique_while": op["while"]}
+        pushes = [push(one, **how, **(key if one in keyed else {})) for one in values]
+        undo = functools.partial(self.ledger.refused.update, dict.fromkeys(values))
+        items = self.call(queue.push_batch, pushes, undo=undo, **self._once(op))
+        self._answers([item for item in items if not item.existing], now)
+        if items[0].existing and self.world.model is not None:
+            self.world.model.found(items[0], op, now)
+        is_same = items[0].id == items[-1].id and (len(values) == 1 or items[-1].existing)
+        if not is_same or len({item.id for item in items}) != max(1, len(values) - 1):
+            simulated.running.fail(f"{op} returned {items}")
+        there = [one for one, item in zip(values, items, strict=True) if not item.existing]
+        self.ledger.sure.update(dict.fromkeys(there))
+        self.ledger.refused.update(dict.fromkeys({*values} - {*there}))
+        return there
 
     def _answers(self, items: Iterable[Any], began_us: int) -> None:
         """Compare items that a call has returned with what the model says they were."""

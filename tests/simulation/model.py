@@ -188,7 +188,10 @@ class Model:
     def found(self, item: Any, op: dict[str, Any], began_us: int) -> None:
         """Check that an item which a push has found had its key at some time while that ran."""
         key, old = op.get("unique"), self.was(item.value, began_us)
-        if not any(one.unique and one.unique[0] == key and one.has_key is not False for one in old):
+        had = [
+            one for one in old if one.unique and one.unique[0] == key and one.has_key is not False
+        ]
+        if not any(_is_answer(one, item) for one in had):
             simulated.running.fail(f"{op} found {item}, which was {old}")
 
     def lost(self, items: Iterable[Any], began_us: int) -> None:

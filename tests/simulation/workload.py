@@ -153,7 +153,7 @@ _VERBS = {
     "push_shared": "1 which priority kept?",
     "pop_shared": "1 which",
     "push_many": "1 count=many priority delay? awaits? cancel?",
-    "push_batch": "1 count=many priority delay? once? awaits? cancel?",
+    "push_batch": "1 count=many priority delay? unique? once? awaits? cancel?",
     "ack_many": "1 once? awaits? cancel?",
     "pop_min": "1 wait? awaits? cancel?",
     "pop_max": "1 wait?",

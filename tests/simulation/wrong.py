@@ -151,6 +151,7 @@ _OF_TASKS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
     "max_running": ((0, "1", True), (1, None)),
     "rate": (("1", "0/s", 5), ("1/s", "1000/d")),
     "max_attempts": ((0, "1", True), (1, None)),
+    "timeout": ((0.5, 0, "1", True), (1, 600, None)),
     "run_after": ((), (_NAIVE.replace(tzinfo=_UTC),)),
     "args": (({5}, {"a": math.nan}, "\ud800"), ({}, [None, {"a": [1.5]}], "x" * 99)),
 }
