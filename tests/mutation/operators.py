@@ -1,9 +1,10 @@
 """The mutants of a module: each is one piece of its text, and what takes its place.
 
-What changes no behaviour is left out: annotations, docstrings, assertions, texts of errors and
-logs, ``__all__``, ``__repr__``, code for type checkers. Small numbers alone are changed, because a
-larger one is a size that somebody has chosen. An attribute that ``__init__`` does not set, and a
-name that is not bound, are errors of any caller: they are not made.
+What changes no behaviour is left out: annotations, docstrings, assertions (``strict`` of ``zip``,
+too), texts of errors and logs, ``__all__``, ``__repr__``, code for type checkers. Small numbers
+alone are changed, because a larger one is a size that somebody has chosen. An attribute that
+``__init__`` does not set, and a name that is not bound, are errors of any caller: they are not
+made.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _OPPOSITES |= {value: key for key, value in _OPPOSITES.items()}
 _LARGEST = 2
 _TEXTS = {"__all__", "__slots__"}
 #: Calls whose arguments may be in any order, or must be in theirs for any caller.
+_ASSERTS = "strict"  # of zip, which raises if the package is wrong
 _SYMMETRIC = {"min", "max", "isinstance"}
 _READS = {"get", "get_range", "get_key"}
 
@@ -227,11 +229,11 @@ class _Mutator:
                 new.args = [*args[:at], *reversed(pair), *args[at + 2 :]]
                 yield self._replace("swapped argument", node, new)
         for at, keyword in enumerate(node.keywords):
-            if keyword.arg is not None:
+            if keyword.arg not in (None, _ASSERTS):
                 new = copy.copy(node)
                 new.keywords = node.keywords[:at] + node.keywords[at + 1 :]
                 yield self._replace("constant argument", node, new)
-        for one in (*args, *(each.value for each in node.keywords)):
+        for one in (*args, *(one.value for one in node.keywords if one.arg != _ASSERTS)):
             yield from self._shifted(one, "constant argument")
 
     def _of_dict(self, node: ast.Dict, _: bool) -> Iterator[Mutant]:

@@ -50,6 +50,7 @@ _CHANGES = {
         ("f(a, key=True)", {"f(a)", "False"}),
         ("def f(x=0, *, y=False):\n    return True", {"1", "True", "False"}),
         ("f('text')", set()),
+        ("f(zip(a, b, strict=True))", set()),
     ],
     "dropped if": [
         ("if a:\n    f()", {"True", "False"}),
