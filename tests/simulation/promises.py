@@ -58,6 +58,7 @@ class Promises:
         rate = program["service.options"].parse_rate(limits.get("rate"))
         is_paced = rate is not None and not (is_changed or verbs & _UNPAID or world.is_skewed)
         self._rate = rate.items / rate.period_us if is_paced else 0.0
+        self._is_unpaced = rate is None and not (is_changed or name.startswith("limited."))
         self._burst, self._level, self._since = limits.get("burst", options.burst), 0.0, 0
         self._is_open = self._is_free and not verbs & {"pause", "pause_family"}
         #: Whether nothing keeps it once it is empty: no responses, tokens, clocks that are ahead.
@@ -159,6 +160,8 @@ class Promises:
             raise Found(f"{name}: levels {levels} are not {dict(census.levels)}")
         if self._examiner.strays():
             raise Found(f"{name} has strays")
+        if self._is_unpaced and self._tables.tokens in self._cluster.state.values:
+            raise Found(f"{name} has tokens, and no rate")
         is_paused = self._tables.paused in self._cluster.state.values
         if self._is_free and not is_paused and self._examiner.is_indexed() is False:
             raise Found(f"{name} is not in the index of its family")
