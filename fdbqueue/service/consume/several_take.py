@@ -287,10 +287,11 @@ class SeveralTake:
             raise
         if isinstance(found, str) and found:
             return self._take_from(found)
-        if found is not None:
-            queue = found[0].queue if isinstance(found, list) and found else self._first_name
-            self._report(queue, began, len(found), None)
-        return None if found is None else [*found]
+        items = [] if isinstance(found, str) else found  # no copy: these can be requeued
+        if items is not None:
+            queue = items[0].queue if items else self._first_name
+            self._report(queue, began, len(items), None)
+        return items
 
     def _find(self) -> str:
         """Find a queue of the list that may have something, empty if there is none."""
