@@ -150,7 +150,6 @@ figures: install ## Measure all on ENGINE again for docs/benchmarks.md; nothing 
 	$(MAKE) plots
 
 plots: install ## Write what pages have of the stored results, and draw their picture.
-	$(BIN)/python -m benchmarks.plot
 	$(BIN)/python -m benchmarks.tables
 
 $(TOOLS)/installed: requirements-tools.txt

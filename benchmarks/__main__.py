@@ -19,43 +19,27 @@ from benchmarks import (
     costs,
     distant,
     families,
-    groups,
-    growth,
-    http,
-    key_limits,
     libraries,
-    outbox,
-    pages,
     push_contention,
-    shards,
-    sqlite,
+    task_features,
     task_workers,
-    worker,
+    web,
 )
-from benchmarks.catalog import Benchmark
-from benchmarks.machine import described
 from benchmarks.measure import Line
-from benchmarks.plan import ENGINES, SCALES, Plan
+from benchmarks.plan import ENGINES, SCALES, Benchmark, Plan, described
 
 BENCHMARKS: dict[str, Benchmark] = {
     benchmark.name: benchmark
     for module in (
-        sqlite,
         costs,
         libraries,
         push_contention,
         contention,
-        worker,
-        shards,
         families,
         calls,
-        growth,
-        http,
-        pages,
+        web,
         task_workers,
-        groups,
-        outbox,
-        key_limits,
+        task_features,
         distant,
     )
     for benchmark in module.BENCHMARKS

@@ -43,9 +43,8 @@ import fdb.tuple
 from fdb.subspace_impl import Subspace
 
 import fdbqueue
-from benchmarks.catalog import Benchmark
 from benchmarks.measure import Line, line_of
-from benchmarks.plan import Plan
+from benchmarks.plan import Benchmark, Plan
 from benchmarks.queues import SMALL, Load, Ours
 from benchmarks.task_processes import Backend, Process
 from benchmarks.task_workers import our_backend

@@ -1,19 +1,23 @@
-"""Many clients of one queue: ours beside the recipe and FoundationDB's own layer.
+"""Many clients of one queue, with shards or without: beside the recipe, a layer, a pop of ours.
 
 Each round fills a queue for ours and one for the peer, and all poppers of both are checked: no
 item may be taken twice or be gone.
+
+Each round it is checked that every item is acknowledged once, or left.
 """
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
-from collections.abc import Iterator
+import math
+import statistics
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from benchmarks.catalog import Benchmark
 from benchmarks.clients import Clients, Run
 from benchmarks.measure import OURS, Line, in_turn, line_of
-from benchmarks.plan import Plan
+from benchmarks.plan import Benchmark, Plan
 from benchmarks.queues import Load
 
 ROUNDS = 3
@@ -207,10 +211,157 @@ def _line(plan: Plan, clients: Clients, case: Case, name: str, at: int | None) -
     )
 
 
+SIXTEEN, CHOICES = 16, 2
+OPTIONS = {"shards": SIXTEEN, "choices": CHOICES}
+#: Processes, and threads in each: those that a strict queue is worst at, and threads that combine.
+SHAPES = ((16, 1), (4, 16), (1, 1))
+STRICT = "the strict queue"
+#: Two pops of different processes of about so many conflict at the most.
+CONFLICTS = 0.05
+
+
+def shards(plan: Plan) -> Iterator[Line]:
+    """Sixteen shards beside one head: pops, conflicts, and the rank of what is taken."""
+    for processes, threads in SHAPES:
+        shape = f"{processes} x {threads}"
+        with Clients(plan, processes, threads) as clients:
+            for kind, recipe in (("fifo", RECIPE), ("priority", PRIORITY_RECIPE)):
+                ours, strict = Load(kind, options=OPTIONS), Load(kind)
+                runs = _runs(plan, clients, ours, strict)
+                bar = "at least 1.6" if processes == SIXTEEN else "no bar"
+                name = f"{kind} pop, {SIXTEEN} shards, {shape}"
+                yield line_of(
+                    name,
+                    [(one.a_second, other.a_second) for one, other in runs],
+                    peer_name=STRICT,
+                    unit="/s",
+                    bar=bar,
+                    our_latency=Run.latency([one for one, _ in runs]),
+                    peer_latency=Run.latency([other for _, other in runs]),
+                )
+                yield from _conflicts(name, [one for one, _ in runs])
+                yield _ranks(name, ours, [one for one, _ in runs])
+                if kind == "fifo":
+                    beside = _runs(plan, clients, ours, recipe)
+                    yield line_of(
+                        name,
+                        [(one.a_second, other.a_second) for one, other in beside],
+                        peer_name="recipe",
+                        unit="/s",
+                        bar="no bar",
+                    )
+
+
+def _runs(plan: Plan, clients: Clients, ours: Load, peer: Load) -> list[tuple[Run, Run]]:
+    return [
+        in_turn(number, lambda: clients.run(ours), lambda: clients.run(peer))
+        for number in range(plan.rounds(ROUNDS))
+    ]
+
+
+def _conflicts(name: str, runs: Sequence[Run]) -> Iterator[Line]:
+    """Yield how many conflicts there are for each pop, beside the most that there may be."""
+    yield line_of(
+        f"conflicts: {name}",
+        [(run.conflicts, CONFLICTS) for run in runs],
+        peer_name="the most",
+        unit="a pop",
+        bar="at most 1",
+    )
+
+
+def _ranks(name: str, load: Load, runs: Sequence[Run]) -> Line:
+    """Return how many items were before the one that was taken, beside what is expected.
+
+    By when the pops ended, so those of other processes that were under way count, too. A few pops
+    may all be in order; that is shown as 0.01.
+    """
+    found = [ranks([load.place(number) for number in run.numbers]) for run in runs]
+    every = sorted(rank for one in found for rank in one)
+    note = f"p99 {every[len(every) * 99 // 100]}, max {every[-1]}"
+    return line_of(
+        f"rank: {name}",
+        [(max(statistics.mean(one), 0.01), expected_rank(SIXTEEN, CHOICES)) for one in found],
+        peer_name="formula",
+        unit="items",
+        bar="no bar",
+        note=note,
+    )
+
+
+def ranks(numbers: Sequence[int]) -> list[int]:
+    """Return how many that are taken later were before each item, given the order of the takes."""
+    left = sorted(numbers)
+    found = []
+    for number in numbers:
+        at = bisect.bisect_left(left, number)
+        found.append(at)
+        del left[at]
+    return found
+
+
+def expected_rank(shards: int, choices: int) -> float:
+    """Return how many ready items are expected to be before the one that is taken.
+
+    As :mod:`fdbqueue.service.consume.head` says, with one popper.
+    """
+    total = 0.0
+    for k in range(1, shards):
+        share = 1 - math.comb(shards - k, choices) / math.comb(shards, choices)
+        total += (1 - share) * (1 + k / (shards * share - k))
+    return total
+
+
+#: Processes, and threads in each.
+ONE_PROCESS = 1, 16
+SINGLE_THREADS = 16, 1
+
+WORKER = Load(method="worker")
+BY_HAND = Load(method="lease+ack")
+PRIORITY_BY_HAND = Load("priority", "lease+ack")
+CHAINED = Load(method="lease_many(ack=)")
+
+_OF_A_POP = ("no bar", "at least 0.6")
+_OF_THE_RECIPE = ("no bar", "at least 1.3")
+
+
+def worker(plan: Plan) -> Iterator[Line]:
+    """A lease and its ack: by ``Worker``, by hand, and by ``lease_many(ack=)``, beside pops."""
+    yield from measured(plan, *ONE_PROCESS, _cases("Worker", WORKER))
+    sixty_four = (
+        *_cases("lease and ack", BY_HAND, of_a_pop=_OF_A_POP),
+        Case("priority lease and ack", PRIORITY_BY_HAND, PRIORITY_POP, "pop", _OF_A_POP),
+        Case("priority lease and ack", PRIORITY_BY_HAND, PRIORITY_RECIPE, "recipe's pop", NO_BAR),
+        *_cases("lease_many(ack=)", CHAINED, of_a_pop=_OF_A_POP),
+    )
+    yield from measured(plan, *SIXTY_FOUR, sixty_four)
+    single = (
+        *_cases("Worker", WORKER, of_the_recipe=_OF_THE_RECIPE),
+        *_cases("lease_many(ack=)", CHAINED),
+    )
+    yield from measured(plan, *SINGLE_THREADS, single)
+
+
+def _cases(
+    name: str,
+    load: Load,
+    *,
+    of_a_pop: tuple[str, str] = NO_BAR,
+    of_the_recipe: tuple[str, str] = NO_BAR,
+) -> tuple[Case, Case]:
+    """Return a load of a FIFO queue beside our pop and beside the recipe's, by the same crowd."""
+    return (
+        Case(f"FIFO {name}", load, POP, "pop", of_a_pop),
+        Case(f"FIFO {name}", load, RECIPE, "recipe's pop", of_the_recipe),
+    )
+
+
 BENCHMARKS = (
     Benchmark("contention", contention),
     Benchmark("shapes", shapes),
     Benchmark("leases", leases),
     Benchmark("several", several),
     Benchmark("latency", latency),
+    Benchmark("shards", shards),
+    Benchmark("worker", worker),
 )

@@ -1,19 +1,24 @@
-"""What an operation costs one client alone: beside the recipe's, and beside a simpler one.
+"""What an operation costs one client alone, beside a peer's, and how a queue's size tells.
 
 The two of a line run by turns, so that both meet the same disk and the same cluster.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import json
+import sqlite3
+import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from benchmarks.catalog import Benchmark
 from benchmarks.contention import ALONE_BESIDE_RECIPE
-from benchmarks.measure import Line, Operation, compare_by_turns
-from benchmarks.plan import Plan
-from benchmarks.queues import Load, Ours, Peer, queue_of
+from benchmarks.measure import Line, Operation, compare, compare_by_turns, in_threads, rate
+from benchmarks.plan import Benchmark, Plan
+from benchmarks.queues import SMALL, Load, Ours, Peer, queue_of
+from fdbqueue.service import Batcher, FifoQueue, PriorityQueue
 
 ROUNDS = 5
 TURNS = 100
@@ -146,10 +151,216 @@ VERBS: dict[str, Callable[[Any, int], Operation]] = {
     f"pop of {MANY}": _pop_many,
 }
 
+
+EARTHQUAKES = Path(__file__).resolve().parents[1] / "project/sample_data/earthquakes.ndjson"
+SQLITE_BATCH = 200
+SQLITE_ROUNDS = 7
+DURABILITY = "WAL, synchronous=FULL"
+
+
+class RawSqlite:
+    """The limit: one INSERT or DELETE a commit, write-ahead log, synchronous FULL."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = FULL")
+        self._connection.execute("CREATE TABLE queue (id INTEGER PRIMARY KEY, value BLOB)")
+        self._value = json.dumps(SMALL)
+
+    def push(self) -> None:
+        """Insert one row, in a commit of its own."""
+        self._connection.execute("INSERT INTO queue (value) VALUES (?)", (self._value,))
+
+    def pop(self) -> Any:
+        """Delete the first row, in a commit of its own."""
+        return self._connection.execute(
+            "DELETE FROM queue WHERE id = (SELECT min(id) FROM queue) RETURNING value"
+        ).fetchall()
+
+
+def sqlite(plan: Plan) -> Iterator[Line]:
+    """Push and pop, one at a time, beside SQLite doing the same in the same file system."""
+    raw = RawSqlite(plan.folder / "raw.sqlite3")
+    database = plan.open()
+    with plan.subspace(database) as subspace:
+        fifo = FifoQueue(database, subspace["fifo"])
+        priority = PriorityQueue(database, subspace["priority"])
+        for name, queue in (("FIFO", fifo), ("priority", priority)):
+            for verb, ours, peer in (
+                ("push", lambda queue=queue: queue.push(SMALL), raw.push),
+                ("pop", queue.pop, raw.pop),
+            ):
+                yield compare_by_turns(
+                    f"{name} {verb}, 1 thread",
+                    ours,
+                    peer,
+                    peer_name="raw SQLite",
+                    bar="at least 0.6",
+                    rounds=plan.rounds(SQLITE_ROUNDS),
+                    turns=plan.turns(SQLITE_BATCH),
+                    note=DURABILITY,
+                )
+
+
+def threads(plan: Plan) -> Iterator[Line]:
+    """Eight threads' pushes together, beside one thread's."""
+    database, count = plan.open(), plan.turns(SQLITE_BATCH)
+    with plan.subspace(database) as subspace:
+        queue = FifoQueue(database, subspace)
+        yield compare(
+            "FIFO push, 8 threads",
+            lambda: in_threads(lambda: queue.push(SMALL), 8, count=8 * count).rate,
+            lambda: rate(lambda: queue.push(SMALL), count),
+            peer_name="1 thread",
+            unit="/s",
+            bar="at least 1.1",
+            rounds=plan.rounds(SQLITE_ROUNDS),
+        )
+
+
+def push_many(plan: Plan) -> Iterator[Line]:
+    """Earthquakes pushed many at a time, beside one by one."""
+    records = [json.loads(line) for line in EARTHQUAKES.read_text().splitlines()]
+    pairs = [(record, record["magnitude"]) for record in records]
+    times = plan.sized(10, 10, 1)
+    single = itertools.cycle(pairs)
+    database = plan.open()
+    with plan.subspace(database) as subspace:
+        queue = PriorityQueue(database, subspace, priority_type="float")
+
+        def many() -> float:
+            start = time.perf_counter()
+            queue.push_many(itertools.chain.from_iterable(itertools.repeat(pairs, times)))
+            seconds = time.perf_counter() - start
+            queue.clear()
+            return times * len(pairs) / seconds
+
+        peers = {"one by one": lambda: queue.push(*next(single))}
+        if plan.cluster_file is None:
+            peers["raw SQLite, one by one"] = RawSqlite(plan.folder / "raw.sqlite3").push
+        for name, push in peers.items():
+            yield compare(
+                "push_many of earthquakes",
+                many,
+                lambda push=push: rate(push, plan.turns(SQLITE_BATCH)),
+                peer_name=name,
+                unit="/s",
+                bar="no bar" if name == "one by one" else "at least 6",
+                rounds=plan.rounds(5),
+            )
+
+
+SIZES = (10_000, 100_000)
+MILLION = 1_000_000
+BASE = 1_000
+GROWTH_ROUNDS = 5
+GROWTH_TURNS = 50
+DRAIN_TURNS = 4
+DRAINED = 1_000
+PAGE = 100
+PRIORITIES = 997
+#: What takes at most 1.3 times as long is done at least so many times as often.
+_BAR = "at least 0.77"
+
+
+class Verb(NamedTuple):
+    """What is done to a queue, what puts it back to its size, and how many items that is."""
+
+    name: str
+    work: Operation
+    restore: Operation
+    items: int = 1
+
+
+class Sized:
+    """A priority queue that keeps its size.
+
+    Args:
+        database: Where it is.
+        subspace: Its own.
+        size: How many items.
+        drained: How many are drained at once.
+    """
+
+    def __init__(self, database: Any, subspace: Any, size: int, drained: int) -> None:
+        self._queue = PriorityQueue(database, subspace, priority_type="float")
+        self._numbers = itertools.count()
+        self._drained = drained
+        self._push_many(size)
+
+    def verbs(self) -> Iterator[Verb]:
+        """Yield what is measured."""
+        queue = self._queue
+        yield Verb("push", lambda: queue.push(SMALL, 50.0), queue.pop_max)
+        yield Verb("pop", queue.pop_max, lambda: self._push_many(1))
+        yield Verb("peek", queue.peek_max, _nothing)
+        yield Verb("page of 100", lambda: queue.page(limit=PAGE, min_priority=50), _nothing)
+        yield Verb("drain", self._drain, lambda: self._push_many(self._drained), self._drained)
+
+    def _push_many(self, count: int) -> None:
+        numbers = itertools.islice(self._numbers, count)
+        self._queue.push_many((SMALL, number % PRIORITIES / 10) for number in numbers)
+
+    def _drain(self) -> None:
+        """Take some as ``queue_drain`` does: in batches that are leased, and acknowledged."""
+        batcher = Batcher(self._queue, limit=self._drained)
+        while batch := batcher.next():
+            self._queue.ack_many(batch)
+
+
+def growth(plan: Plan) -> Iterator[Line]:
+    """Push, pop, peek, page and drain with 10,000 and 100,000 items, beside 1,000."""
+    yield from _growth(plan, plan.sized(SIZES, SIZES, (40, 60)))
+
+
+def million(plan: Plan) -> Iterator[Line]:
+    """The same with a million items."""
+    yield from _growth(plan, plan.sized((MILLION,), (MILLION,), (80,)))
+
+
+def _growth(plan: Plan, sizes: tuple[int, ...]) -> Iterator[Line]:
+    base, drained = plan.sized(BASE, BASE, 20), plan.sized(DRAINED, DRAINED, 10)
+    database = plan.open()
+    with contextlib.ExitStack() as stack:
+
+        def filled(size: int) -> Sized:
+            return Sized(database, stack.enter_context(plan.subspace(database)), size, drained)
+
+        small = filled(base)
+        for size in sizes:
+            for ours, peer in zip(filled(size).verbs(), small.verbs(), strict=True):
+                yield _line(plan, ours, peer, size, base)
+
+
+def _line(plan: Plan, ours: Verb, peer: Verb, size: int, base: int) -> Line:
+    return compare_by_turns(
+        f"{ours.name}, {size:,} items",
+        ours.work,
+        peer.work,
+        peer_name=f"{base:,} items",
+        bar=_BAR,
+        rounds=plan.rounds(GROWTH_ROUNDS),
+        turns=plan.turns(GROWTH_TURNS if ours.items == 1 else DRAIN_TURNS),
+        restore=(ours.restore, peer.restore),
+        times=ours.items,
+        at=size,
+    )
+
+
+def _nothing() -> None:
+    """Put nothing back: nothing was changed."""
+
+
 BENCHMARKS = (
     Benchmark("recipe", recipe),
     Benchmark("counters", counters),
     Benchmark("taking", taking),
     Benchmark("unique", unique),
     Benchmark("limits", limits),
+    Benchmark("sqlite", sqlite, engines=("embedded",)),
+    Benchmark("threads", threads),
+    Benchmark("push-many", push_many),
+    Benchmark("growth", growth),
+    Benchmark("growth-million", million, is_long=True),
 )

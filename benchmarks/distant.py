@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 
 from fdb.subspace_impl import Subspace
 
-from benchmarks.catalog import Benchmark
-from benchmarks.checks import check_numbers
+from benchmarks.clients import check_numbers
 from benchmarks.measure import Line, in_turn, line_of
 from benchmarks.peers import FifoRecipe
-from benchmarks.plan import Plan
+from benchmarks.plan import Benchmark, Plan
 from tests.simulation import schedule as simulated
 from tests.simulation.cluster import Cluster, Database, Faults
 from tests.simulation.programs import Program

@@ -13,11 +13,10 @@ from typing import Any
 
 import fdb.tuple
 
-from benchmarks.catalog import Benchmark
-from benchmarks.checks import ItemsWentWrong
+from benchmarks.clients import ItemsWentWrong
 from benchmarks.measure import Latency, Line, compare_by_turns, in_turn, line_of
 from benchmarks.peers import transact
-from benchmarks.plan import Plan
+from benchmarks.plan import Benchmark, Plan
 from fdbqueue.service import Catalog, Item, QueueSpec, SeveralQueues
 from fdbqueue.service.tools.examination import Examiner
 

@@ -19,11 +19,10 @@ import persistqueue
 import persistqueue.serializers.json
 
 from benchmarks import tasks
-from benchmarks.catalog import Benchmark
+from benchmarks.costs import DURABILITY
 from benchmarks.measure import Done, Line, in_threads, in_turn, line_of
-from benchmarks.plan import Plan
+from benchmarks.plan import Benchmark, Plan
 from benchmarks.queues import SQLITE_TIMEOUT_SECONDS, HueyQueue, check_full, value_of
-from benchmarks.sqlite import DURABILITY
 from fdbqueue.service import FifoQueue
 
 ROUNDS = 5

@@ -1,17 +1,25 @@
-"""Where the measurements run, and how long."""
+"""Where the measurements run, how long, and on what; and what a benchmark is."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
+import json
 import os
-from collections.abc import Iterator
+import platform
+import sqlite3
+import statistics
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import fdb.tuple
 from fdb.subspace_impl import Subspace
 
+from benchmarks.measure import Line
 from benchmarks.peers import transact
 from fdbqueue.engines import embedded, foundationdb
 
@@ -83,3 +91,78 @@ def clear(database: Any, prefix: bytes) -> None:
     stripped = prefix.rstrip(b"\xff")
     behind = stripped[:-1] + bytes([stripped[-1] + 1])
     transact(database, lambda tr: tr.clear_range(prefix, behind))
+
+
+_SYNCS = 200
+_BLOCK = bytes(4_096)
+#: Whose figures depend on their version.
+PACKAGES = (
+    "Django",
+    "djangorestframework",
+    "gunicorn",
+    "huey",
+    "persist-queue",
+    "django-tasks-db",
+)
+
+
+def described(plan: Plan) -> dict[str, Any]:
+    """Return what figures depend on: cores, versions, what an fsync takes, and how busy it was."""
+    return {
+        "measured": datetime.now(timezone.utc).date().isoformat(),
+        "engine": plan.engine,
+        "scale": plan.scale,
+        "system": platform.system(),
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1),
+        "fsync_ms": round(_fsync_ms(plan), 3),
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        **{name: importlib.metadata.version(name) for name in PACKAGES},
+        **_server(plan),
+    }
+
+
+def _fsync_ms(plan: Plan) -> float:
+    """Return the median time of appending a block to a file of the folder and its fsync."""
+    times = []
+    with (plan.folder / "fsync").open("wb", buffering=0) as stream:
+        for _ in range(_SYNCS):
+            start = time.perf_counter()
+            stream.write(_BLOCK)
+            os.fsync(stream.fileno())
+            times.append(time.perf_counter() - start)
+    return statistics.median(times) * 1_000
+
+
+def _server(plan: Plan) -> dict[str, Any]:
+    """Return the cluster's version and shape, where there is one."""
+    if plan.cluster_file is None:
+        return {}
+    tr = plan.open().create_transaction()
+    cluster = json.loads(bytes(tr[b"\xff\xff/status/json"]))["cluster"]
+    versions = {process["version"] for process in cluster["processes"].values()}
+    return {
+        "foundationdb": ", ".join(sorted(versions)),
+        "processes": len(cluster["processes"]),
+        "storage": cluster["configuration"]["storage_engine"],
+    }
+
+
+class Benchmark(NamedTuple):
+    """Some lines of the report, measured together.
+
+    ``run`` says in its docstring what they are. ``engines`` are those on which there is
+    something to measure. One that is long runs when it is named, and not with all.
+    """
+
+    name: str
+    run: Callable[[Plan], Iterator[Line]]
+    engines: tuple[str, ...] = ENGINES
+    is_long: bool = False
+
+    def __str__(self) -> str:
+        (title, *_) = (self.run.__doc__ or "").splitlines()
+        limits = [] if self.engines == ENGINES else [f"{self.engines[0]} alone"]
+        limits += ["when named"] if self.is_long else []
+        return f"{self.name:16} {title}" + (f" ({', '.join(limits)})" if limits else "")

@@ -15,14 +15,13 @@ from typing import Any
 
 from fdb.subspace_impl import Subspace
 
-from benchmarks.catalog import Benchmark
-from benchmarks.checks import check_numbers
+from benchmarks.clients import check_numbers
 from benchmarks.contention import BY_COMMIT, SIXTY_FOUR, Case, measured
+from benchmarks.costs import DURABILITY
 from benchmarks.libraries import Huey, InThreads, Ours, PersistQueue
 from benchmarks.measure import Line, compare, line_of, rate
-from benchmarks.plan import Plan
+from benchmarks.plan import Benchmark, Plan
 from benchmarks.queues import SMALL, Load
-from benchmarks.sqlite import DURABILITY
 from benchmarks.task_processes import Process
 from benchmarks.task_processes import idle as idle_worker
 from benchmarks.task_workers import our_backend

@@ -19,6 +19,7 @@ from benchmarks.peers import (
     PriorityRecipe,
 )
 from fdbqueue.service import FifoQueue, PriorityQueue, Push, SeveralQueues
+from fdbqueue.service.consume.contention import Race
 from fdbqueue.service.consume.finding import SeveralGroup
 from fdbqueue.service.idempotency import Responses
 from fdbqueue.service.storage.counts import CountChange
@@ -210,15 +211,13 @@ class Ours:
 
     def count_conflicts(self) -> list[int]:
         """Return a list that has an entry more after each round at the min end that conflicts."""
-        poppers = self.queue.parts.group.poppers["min"]
-        contention = poppers._contention  # noqa: SLF001  # only a benchmark counts conflicts
-        decide, found = contention.after_conflict, []
+        decide, found = Race.goes_on, []
 
-        def after_conflict(conflicts: int, **facts: Any) -> int | None:
-            found.append(conflicts)
-            return decide(conflicts, **facts)
+        def goes_on(race: Race, **facts: Any) -> bool:
+            found.append(1)
+            return decide(race, **facts)
 
-        contention.after_conflict = after_conflict  # what every conflict calls
+        Race.goes_on = goes_on  # what every conflict calls
         return found
 
     def numbers(self) -> list[int]:

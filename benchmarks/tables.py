@@ -1,21 +1,91 @@
 """Write what pages have of the stored results: ``python -m benchmarks.tables``.
 
+``embedded`` is on a disk, ``memory`` the same engine with its files in memory; ``simulated`` is on
+no machine at all (:mod:`benchmarks.distant`).
+
 What stands between ``<!-- results: WHAT -->`` and ``<!-- end -->`` is replaced, in the README and
 docs/benchmarks.md, which say what one gets, and in results/README.md, which has every row. A table
 has a column for each engine on which any of its benchmarks was measured; if none was, there is
 nothing.
+
+It draws ``docs/images/benchmarks.svg``, too: what one gets. The colours are variables of its own
+style, which has others for dark pages.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
-from benchmarks.machine import PACKAGES
 from benchmarks.measure import OURS
-from benchmarks.results import FOLDER, Record, Results, Run
+from benchmarks.plan import PACKAGES
+
+FOLDER = Path(__file__).parent / "results"
+
+Record = dict[str, Any]
+
+
+@dataclass
+class Run:
+    """The lines of one run that count.
+
+    Attributes:
+        machine: What they were measured on, and how busy that was when the run began.
+        lines: The lines.
+    """
+
+    machine: Record
+    lines: list[Record] = field(default_factory=list)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all was measured at its full length."""
+        return all(line["scale"] == "full" for line in self.lines)
+
+
+@dataclass
+class Results:
+    """What was measured on one engine: of a line that was measured again, the last.
+
+    Attributes:
+        engine: The engine's name, ``memory`` or ``simulated``.
+        lines: The lines, in the order of their first measurement.
+        runs: Those of each run, where the run has any that was not measured again.
+    """
+
+    engine: str
+    lines: list[Record] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, engine: str, folder: Path = FOLDER) -> Results:
+        """Return what is stored of an engine, nothing where that is nothing."""
+        file = folder / f"{engine}.ndjson"
+        if not file.exists():
+            return cls(engine)
+        runs: list[Run] = []
+        lines: dict[tuple[str, ...], tuple[Record, Run]] = {}
+        for text in file.read_text(encoding="utf-8").splitlines():
+            record = json.loads(text)
+            if "machine" in record:
+                runs.append(Run(record["machine"]))
+            else:
+                key = record["benchmark"], record["name"], record["peer_name"]
+                lines[key] = record, runs[-1]
+        for line, run in lines.values():
+            run.lines.append(line)
+        return cls(engine, [line for line, _ in lines.values()], [run for run in runs if run.lines])
+
+    def of(self, *benchmarks: str) -> list[Record]:
+        """Return the lines of some benchmarks, in the order of these."""
+        return [line for name in benchmarks for line in self.lines if line["benchmark"] == name]
+
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 #: The page with every row.
@@ -293,6 +363,87 @@ _SPECIAL: dict[str, Callable[[list[str], Stored], str]] = {
 }
 
 
+FILE = Path(__file__).resolve().parent.parent / "docs" / "images" / "benchmarks.svg"
+TITLE = "Bars: tasks done, items popped, and the wait of a task, ours beside another's"
+
+#: What matplotlib draws with, the variable that takes its place, and its two values.
+_COLOURS = {
+    "text": ("#010101", "#1f2328", "#e6edf3"),
+    "grid": ("#020202", "#d0d7de", "#3d444d"),
+    "ours": ("#030303", "#0969da", "#4493f8"),
+    "peer": ("#040404", "#9a6700", "#d29922"),
+}
+_TEXT, _GRID, _OURS, _PEER = (drawn for drawn, _, _ in _COLOURS.values())
+_STYLE = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "fdbqueue",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "text.color": _TEXT,
+    "axes.labelcolor": _TEXT,
+    "axes.edgecolor": _GRID,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "grid.color": _GRID,
+    "xtick.color": _TEXT,
+    "ytick.color": _TEXT,
+    "legend.frameon": False,
+    "savefig.transparent": True,
+}
+#: Above the bars of each gain, and what the other is called.
+_PANELS = (
+    ("tasks a second, one worker", "django-tasks-db"),
+    ("pops a second, 64 poppers", "the recipe"),
+    ("ms from enqueue to start", "django-tasks-db"),
+)
+
+
+def drawn(results: Results) -> str:
+    """Return the picture as SVG: two bars for each gain."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    from matplotlib import pyplot
+
+    with mpl.rc_context(_STYLE):
+        figure, places = pyplot.subplots(1, len(_PANELS), figsize=(9, 1.4))
+        for axes, (title, other), line in zip(places, _PANELS, gains(results), strict=True):
+            longest = max(line["ours"], line["peer"])
+            bars = ((0, "ours", "fdbqueue", _OURS), (1, "peer", other, _PEER))
+            for row, who, name, colour in bars:
+                axes.barh(row, line[who], 0.7, color=colour)
+                label = f"{_shown(line[who])}  {name}"
+                axes.text(line[who] + longest / 50, row, label, va="center", fontsize=8)
+            axes.set(title=title, xlim=(0, longest * 1.8), xticks=[], yticks=[])
+            axes.spines["bottom"].set_visible(False)
+            axes.invert_yaxis()
+        target = StringIO()
+        metadata = {"Title": TITLE, "Date": None, "Creator": None}
+        figure.savefig(target, format="svg", bbox_inches="tight", metadata=metadata)
+        pyplot.close(figure)
+    return _with_variables(target.getvalue())
+
+
+def _shown(number: float) -> str:
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
+
+
+def _with_variables(svg: str) -> str:
+    """Replace the colours by variables, and say what they are, light and dark."""
+    for name, (drawn_with, _, _) in _COLOURS.items():
+        svg = svg.replace(drawn_with, f"var(--{name})")
+    light, dark = (
+        " ".join(f"--{name}: {values[which]};" for name, values in _COLOURS.items())
+        for which in (1, 2)
+    )
+    in_the_dark = f"@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}"
+    style = f"<style>:root {{ {light} }} {in_the_dark}</style>"
+    return re.sub(r"(<svg [^>]*>)", rf"\1\n {style}", svg, count=1)
+
+
 def main() -> None:
     """Write the pages; with ``--check``, only fail if a page would change."""
     for page in (README, PAGE, ROWS):
@@ -302,6 +453,8 @@ def main() -> None:
             page.write_text(new, encoding="utf-8")
         elif new != text:
             sys.exit(f"{page.name} is not as its results: make plots")
+    if "--check" not in sys.argv:
+        FILE.write_text(drawn(Results.read("embedded")), encoding="utf-8")
 
 
 if __name__ == "__main__":

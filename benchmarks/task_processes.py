@@ -19,7 +19,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -46,16 +46,19 @@ class Backend:
         settings: Django's.
         command: Its worker's command.
         options: The options that it is always given.
+        words: What it calls the options ``batch`` and ``worker_id``, if it has other words.
     """
 
     name: str
     settings: dict[str, Any]
     command: str
     options: dict[str, Any]
+    words: dict[str, str] = field(default_factory=dict)
 
     def worker(self, **options: Any) -> dict[str, Any]:
         """Return the options of a worker."""
-        return {"verbosity": 0, **self.options, **options}
+        named = {self.words.get(name, name): value for name, value in options.items()}
+        return {"verbosity": 0, **self.options, **named}
 
 
 class Process(contextlib.AbstractContextManager["Process"]):

@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 
 import fdb.tuple
 
-from benchmarks import postgres
-from benchmarks.catalog import Benchmark
+from benchmarks import peers
 from benchmarks.measure import Latency, Line, in_turn, line_of
-from benchmarks.plan import Plan, clear
+from benchmarks.plan import Benchmark, Plan, clear
 from benchmarks.task_processes import (
     Backend,
     Process,
@@ -75,9 +74,9 @@ def tasks(plan: Plan) -> Iterator[Line]:
     try:
         for peer in _sqlite_peers(plan):
             yield from _Measured(plan, prefix, peer).lines()
-        programs = postgres.programs()
+        programs = peers.programs()
         if programs is not None and plan.scale != "tiny":
-            with postgres.server(plan.folder, programs) as database:
+            with peers.server(plan.folder, programs) as database:
                 yield from _Measured(plan, prefix, _postgres_peer(database)).lines()
     finally:
         if plan.cluster_file:  # a file's folder is removed with it
@@ -144,7 +143,8 @@ def our_backend(plan: Plan, prefix: tuple[str, ...]) -> Backend:
         "TASKS": {"default": {"BACKEND": "fdbqueue.tasks.FdbQueueBackend"}},
         "USE_TZ": True,
     }
-    return Backend("fdbqueue", settings, "tasks_worker", {})
+    words = {"batch": "until_empty", "worker_id": "worker"}
+    return Backend("fdbqueue", settings, "tasks_worker", {}, words)
 
 
 def _theirs(peer: Peer) -> Backend:

@@ -1,4 +1,7 @@
-"""System checks of the settings; they connect to the queues' database only if asked to."""
+"""System checks of the settings; they connect to the queues' database only if asked to.
+
+What may be in the setting ``FDBQUEUE``, and most of E001 to E018, is in :mod:`fdbqueue.conf`.
+"""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Outcome:
 
 
 def redrive(queue: Queue, outcome: Outcome, before: Moment = None, **bound: Any) -> None:
-    """Requeue dead letters; one that cannot be decoded stays dead unless ``ids`` names it."""
+    """Redrive dead letters; one that cannot be decoded stays dead unless ``ids`` names it."""
     redrive = functools.partial(queue.redrive, bound.pop("ids", None), on_redriven=outcome.add)
     met = outcome.undecodable.extend
     _do(redrive, outcome, died_before=before, on_undecodable=met, **bound)

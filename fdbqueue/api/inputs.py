@@ -336,7 +336,7 @@ class BuryBody(Input):
 
 
 class RedriveBody(Input):
-    """Which dead letters to requeue."""
+    """Which dead letters to redrive."""
 
     ids = _ids(
         allow_null=True, default=None, help_text="The ids of the dead letters; null for all."
@@ -348,7 +348,7 @@ class RedriveBody(Input):
     )
     limit = LimitField(
         default=conf.MAX_ITEMS_A_REQUEST,
-        help_text="The maximum number of dead letters to requeue, the first ones.",
+        help_text="The maximum number of dead letters to redrive, the first ones.",
     )
 
 

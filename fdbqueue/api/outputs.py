@@ -504,7 +504,7 @@ class RedrivenOutput(_BoundedOutput):
 
     example: ClassVar[Any] = {"redriven": 3, "undecodable": 0, "more": False}
 
-    redriven = serializers.IntegerField(min_value=0, help_text="The number of requeued items.")
+    redriven = serializers.IntegerField(min_value=0, help_text="The number of redriven items.")
     undecodable = serializers.IntegerField(
         min_value=0,
         help_text="The number of dead letters that cannot be decoded. They stay dead, unless `ids` "

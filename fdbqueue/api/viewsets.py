@@ -358,7 +358,7 @@ class QueueViewSet(ViewSetMixin, BaseView):
 
     @Action(
         "POST",
-        "Requeue dead letters",
+        "Redrive dead letters",
         MANAGE,
         body=inputs.RedriveBody,
         answer=outputs.RedrivenOutput,
@@ -369,7 +369,7 @@ class QueueViewSet(ViewSetMixin, BaseView):
         },
     )
     def redrive(self, asked: Asked, name: str) -> Any:
-        """Requeue dead letters by ids, by a reason, or all; at most ``limit``.
+        """Redrive dead letters by ids, by a reason, or all; at most ``limit``.
 
         A dead letter that cannot be decoded stays dead unless ``ids`` names it: it would block the
         queue.

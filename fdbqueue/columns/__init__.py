@@ -1,4 +1,4 @@
-"""The facts of a queue, an item and a task: described once, and shown in three ways.
+"""The facts of a queue, an item and a task: described once, and shown everywhere alike.
 
 A :class:`Column` is one thing that is said, such as how many items are ready: its name, its
 heading, its value as a program has it, and its :class:`ValueKind`, which says how its values are
@@ -9,13 +9,14 @@ queues and ``queue_list``, the page of an item and ``queue_show`` say the same.
     of             columns                                shown by
     =============  =====================================  ===================================
     a queue        ``columns/queues.py``                  ``pages``, ``queue_list``
-    its concerns   ``columns/concerns.py``                ``pages``, ``queue_doctor``
+    why it needs   ``columns/attention.py``,              ``pages``, ``queue_list``,
+    attention      ``attention_causes.py``                ``queue_doctor``, health, metrics
     a family       ``columns/families.py``                ``pages``, ``queue_list``
     an item        ``columns/items.py``                   ``pages``, ``queue_peek``,
                                                           ``queue_pop``, ``queue_show``
     a task         ``fdbqueue/tasks/columns.py``          ``tasks/pages``, ``tasks_show``
     a row of an    ``fdbqueue/tasks/outbox/``             ``tasks/pages``, ``tasks_outbox``
-    outbox         ``columns.py``
+    outbox         ``outbox_columns.py``
     a worker,      ``columns/``                           ``pages``, ``queue_list``
     a reason       ``workers_and_reasons.py``
     a function,    ``fdbqueue/tasks/pages/``              ``pages``
@@ -23,8 +24,8 @@ queues and ``queue_list``, the page of an item and ``queue_show`` say the same.
     =============  =====================================  ===================================
 
 ``text.py`` has the words: ages, durations, sizes, and what is safe to show; ``markup.py`` writes
-them as markup. This room knows neither the pages nor the commands. What only a page shows, such as
-links and sparklines, is there.
+them as markup. This package knows neither the pages nor the commands. What only a page shows, such
+as links and sparklines, is there.
 
 To add a column, add it to its module, and to the tuples there that say where it is shown. What is
 read of queues is in ``queue_rows.py``. To change how an age is said, change ``text.py``.

@@ -2,8 +2,8 @@
 
 To add one, add an :class:`ItemColumn` to :data:`PAGE_COLUMNS` for the pages' table, to
 :data:`COMMAND_COLUMNS` for that of ``queue_peek`` and ``queue_pop``, to :data:`FACTS` for the page
-of an item and ``queue_show``, or to :data:`DETAILS` for lines of JSON. Its value is written by
-:mod:`fdbqueue.pages.values` and :mod:`fdbqueue.management.item_lines`.
+of an item and ``queue_show``, or to :data:`DETAILS` for lines of JSON. The value of an item itself
+is written by :mod:`fdbqueue.pages.values` and :mod:`fdbqueue.management.item_lines`.
 """
 
 from __future__ import annotations

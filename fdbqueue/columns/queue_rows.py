@@ -49,11 +49,10 @@ class Cause(NamedTuple):
 class QueueRow:
     """A queue and what is known of it; what was not read yet is empty.
 
-    ``held`` is the name of the limit that gives workers nothing now, empty for none.
-    ``causes`` says why it does not move, by the names of ``movement.py``. ``first`` and ``last``
-    are the items at its ends.
-    ``history_minutes`` is how many minutes of its history are read, and ``rate_minutes`` how many
-    of these the rates are means over, the present minute included.
+    ``held`` is the name of the limit that gives workers nothing now, empty for none. ``causes``
+    says why it does not move, by the names of ``attention_causes.py``. ``first`` and ``last`` are
+    the items at its ends. ``history_minutes`` is how many minutes of its history are read, and
+    ``rate_minutes`` how many of these the rates are means over, the present minute included.
     """
 
     queue: Queue

@@ -17,7 +17,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from fdbqueue.columns import AGE, COUNT, MEAN, NOTHING, STATES, Column, ValueKind
-from fdbqueue.columns.concerns import (
+from fdbqueue.columns.attention import (
     BLOCKED,
     CONCERN_READS,
     MISMATCHED,

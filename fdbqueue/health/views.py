@@ -16,7 +16,7 @@ from django.utils.decorators import method_decorator
 from django.views import View
 
 from fdbqueue import access, conf, deadlines
-from fdbqueue.columns.concerns import CONCERN_READS, Concern, concerns_of
+from fdbqueue.columns.attention import CONCERN_READS, Concern, concerns_of
 from fdbqueue.columns.queue_rows import QueueRow, read_rows
 from fdbqueue.columns.text import in_english
 from fdbqueue.columns.workers_and_reasons import workers_of

@@ -166,6 +166,15 @@ BATCH = Argument(
     f"(default: {BATCH_ITEMS}, at most {MAX_ITEMS_A_CALL})",
 )
 FOLLOW = flag("--follow", "Wait for more items when there are none, until Ctrl-C")
+#: What both workers take.
+UNTIL_EMPTY = flag("--until-empty", "End when there is nothing more to take")
+WORKER = Argument(
+    "--worker",
+    type=worker_name,
+    metavar="TEXT",
+    help="Name of this worker, shown with what it holds (default: HOST:PID)",
+)
+THREADS = Argument("--threads", type=whole_number(most=256), default=1, metavar="N")
 JSON = flag("--json", "Print the result as JSON", dest="as_json")
 JSON_LINES = flag("--json", "Print one JSON object per line", dest="as_json")
 #: For :meth:`Console.confirm`.

@@ -21,7 +21,7 @@ from typing import Any
 from django.core.management.base import OutputWrapper
 from django.core.management.color import Style, no_style
 
-from fdbqueue.columns.concerns import resume_command
+from fdbqueue.columns.attention import resume_command
 from fdbqueue.columns.queues import paused_since
 from fdbqueue.columns.text import counted
 from fdbqueue.management import formats

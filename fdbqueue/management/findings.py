@@ -19,7 +19,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from fdbqueue import conf
-from fdbqueue.columns.concerns import CONCERN_READS, PAUSED, concerns_of
+from fdbqueue.columns.attention import CONCERN_READS, PAUSED, concerns_of
 from fdbqueue.columns.queue_rows import (
     QueueRow,
     begin_counts,

@@ -7,7 +7,7 @@ How a scrape goes
 
     A request to ``urls.py`` reaches ``views.MetricsView``. ``fdbqueue.access`` checks its token
     or its user. ``exposition.registry()`` collects the metrics of this process, or of all processes
-    that share ``PROMETHEUS_MULTIPROC_DIR``. ``sizes.SizeCollector`` reads the sizes of the queues
+    that share ``PROMETHEUS_MULTIPROC_DIR``. ``gauges.SizeCollector`` reads the sizes of the queues
     from the engine, within a deadline. A queue of a pattern is counted under the pattern
     (``operations.label_of``), so the number of labels is bounded.
 

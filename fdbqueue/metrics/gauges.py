@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from fdbqueue import access, conf, deadlines
-from fdbqueue.columns.concerns import CONCERN_READS, concerns_of
+from fdbqueue.columns.attention import CONCERN_READS, concerns_of
 from fdbqueue.columns.queue_rows import QueueRow, read_rows
 from fdbqueue.exceptions import FdbQueueError
 from fdbqueue.logs import get_logger

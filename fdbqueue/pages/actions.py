@@ -184,16 +184,16 @@ ACTIONS: dict[str, PageAction] = {
         ),
         PageAction(
             "redrive",
-            _("Requeue"),
-            _("Requeue dead letters of %(queue)s"),
+            _("Redrive"),
+            _("Redrive dead letters of %(queue)s"),
             _("They become ready again, as if they had never been tried."),
             ngettext_lazy(
-                "%(number)s item was requeued.", "%(number)s items were requeued.", "count"
+                "%(number)s item was redriven.", "%(number)s items were redriven.", "count"
             ),
             _some(verbs.redrive),
             takes=("id", "dead"),
             state="dead",
-            title_of_some=_("Requeue an item of %(queue)s"),
+            title_of_some=_("Redrive an item of %(queue)s"),
         ),
         PageAction(
             "purge",
@@ -221,7 +221,7 @@ ACTIONS: dict[str, PageAction] = {
             "bury",
             _("Make it a dead letter"),
             _("Make items of %(queue)s dead letters"),
-            _("A dead letter keeps its bytes, is not popped any more, and can be requeued later."),
+            _("A dead letter keeps its bytes, is not popped any more, and can be redriven later."),
             ngettext_lazy(
                 "The item is a dead letter now.", "%(number)s items are dead letters now.", "count"
             ),

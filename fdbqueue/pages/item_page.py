@@ -90,7 +90,7 @@ def facts_of(
 
 
 def _acts(item: Item, reading: Reading) -> str:
-    """Return the names of the actions on an item; what cannot be decoded is not requeued."""
+    """Return the names of the actions on an item; what cannot be decoded is not redriven."""
     names = acts_in(item.state, of_tasks=reading.task is not None)
     is_decodable = not isinstance(item.value, Undecodable)
     return " ".join(one for one in names if is_decodable or one != "redrive")
@@ -103,7 +103,7 @@ def _remedy(queue: Queue, item: Item) -> Remedy | None:
         text = _("It cannot be decoded, and would block the queue. Remove it:")
         return Remedy(text, command("queue_remove", queue.name, item.id))
     if item.state == "dead":
-        text = _("Requeue it, as if it had never been tried:")
+        text = _("Redrive it, as if it had never been tried:")
         return Remedy(text, command("queue_redrive", queue.name, id=item.id))
     if item.state == "ready" and not is_decodable:
         text = _("Make it a dead letter, which keeps its bytes:")

@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import conf
 from fdbqueue.columns import Tile, nothing
-from fdbqueue.columns.concerns import concerns_of, resume_command, waits_too_long
+from fdbqueue.columns.attention import concerns_of, resume_command, waits_too_long
 from fdbqueue.columns.items import ReasonGroup, reason_text
 from fdbqueue.columns.queue_rows import QueueRow, fill
 from fdbqueue.columns.queues import COUNTS, FIGURES, OLDEST, STATUS, reads_of

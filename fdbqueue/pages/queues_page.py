@@ -27,9 +27,9 @@ from django.utils.translation import gettext_lazy as _
 
 from fdbqueue import deadlines
 from fdbqueue.columns import COUNT, Column, Tile, ValueKind, link, markup
-from fdbqueue.columns.concerns import BLOCKED, CONCERN_READS, CONCERNS, MISMATCHED, Concern
+from fdbqueue.columns.attention import BLOCKED, CONCERN_READS, CONCERNS, MISMATCHED, Concern
+from fdbqueue.columns.attention_causes import begin_movement
 from fdbqueue.columns.families import MEMBERS, FamilyRow, family_row
-from fdbqueue.columns.movement import begin_movement
 from fdbqueue.columns.queue_rows import (
     RATE_MINUTES,
     QueueRow,

@@ -27,10 +27,11 @@ from fdbqueue.service.items import Item, Page, Priority, Undecodable
 from fdbqueue.service.moments import ORDERS, Moments, Order, parsed_position
 from fdbqueue.service.storage.counts import Counters, Counts, Minute
 from fdbqueue.service.storage.family_index import BY_LEASES
-from fdbqueue.service.storage.handoffs import HelpRequest, all_handoffs
+from fdbqueue.service.storage.handoffs import HelpRequest
 from fdbqueue.service.storage.item_keys import ENDS, EVERY_PLACE, End, Row
 from fdbqueue.service.storage.store import STATES, ItemStore, check_state
-from fdbqueue.service.storage.tables import HIDDEN_END, Due, Kind, State
+from fdbqueue.service.storage.tables import HIDDEN_END, Due, Hidden, Kind, State
+from fdbqueue.service.storage.whereabouts import begin_find, handed_over
 from fdbqueue.service.uniques import kept_while
 
 #: The names of the states that items may be in.
@@ -144,39 +145,29 @@ class Browser:
             ItemNotFound: No item is there.
         """
         stored = self._store.format.begin_read(tr)
-        ready = tr[self._keys.key(place)]
-        reads = [(state, self._store.begin_read(tr, state, place)) for state in STATES.values()]
+        read = begin_find(tr, self._store, place)
         failures = self._store.failures.begin_read(tr, place)
         stored()
-        if ready.present():
-            (item,) = self._store.shown_rows(tr, [Row(place, bytes(ready))], retried=True)
-            return dataclasses.replace(item, failures=self._store.failures.parse(failures))
-        for state, read in reads:
-            hidden = self._store.parse(state, place, read)
-            if hidden is not None:
-                (item,) = self._store.shown(tr, [hidden])
-                return dataclasses.replace(item, failures=self._store.failures.parse(failures))
-        raise ItemNotFound(queue=self._store.queue, id=item_id)
+        found = read()
+        if found is None:
+            raise ItemNotFound(queue=self._store.queue, id=item_id)
+        if isinstance(found, Hidden):
+            (item,) = self._store.shown(tr, [found])
+        else:
+            (item,) = self._store.shown_rows(tr, [found], retried=True)
+        return dataclasses.replace(item, failures=self._store.failures.parse(failures))
 
     def has_item(self, tr: Transaction, place: bytes) -> bool:
-        """Tell whether an item has a place, taken for a popper or in a batch, too.
+        """Tell whether an item has a place, also if it is handed over.
 
         Raises:
             FormatMismatch: The queue was written under other settings.
         """
         stored = self._store.format.begin_read(tr)
-        ready = tr[self._keys.key(place)]
-        reads = [(one, self._store.begin_facts(tr, one, place)) for one in STATES.values()]
+        read = begin_find(tr, self._store, place, values=False)
         stored()
-        return (
-            ready.present()
-            or any(self._store.parse(one, place, read) is not None for one, read in reads)
-            or any(
-                row.place == place
-                for _, handoff in all_handoffs(tr, self._store.tables)
-                for row in handoff.rows
-            )
-        )
+        handed = handed_over(tr, self._store)
+        return read() is not None or any(row.place == place for row in handed)
 
     def page(
         self,

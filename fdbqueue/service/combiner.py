@@ -1,23 +1,20 @@
 """Combine the operations of a process's threads: one transaction does the work of many.
 
 An operation that finds nobody in line and a free *turn*, a lock that the working thread holds, is
-done by its own thread. There is one turn if transactions would conflict (takes at one end), else
-three. Others join the *line*, and their threads sleep. *Helper* threads use the free turns. A batch
-claims all that is in line, and waits for no more.
-
-An operation is in line, or claimed by one batch, until it is done or its thread has gone:
+done by its own thread. Writes have three turns on a cluster; all else has one. Others join the
+*line*, and their threads sleep; *helper* threads use the free turns. In line, or claimed by one
+batch, an operation is
 
 - WAITING: nothing was done for it, and nothing will be if its thread leaves.
-- IN_FLIGHT: a transaction has taken it up. To a thread that leaves the outcome is unknown; what was
+- IN_FLIGHT: a transaction has taken it up. If its thread leaves, the outcome is unknown; what was
   done is undone later, if it can be.
-- DONE: it has its result or its error. A helper undoes a result that an interrupted thread did not
-  return.
+- DONE: it has its result or its error. If its thread does not return a result, a helper undoes it.
 - LEFT: its thread has gone.
 
-Signals end no batch: handlers run in the main thread, which no helper is. An exception in one
-thread blocks no other: locks are held by ``with`` alone, and each thread that joins the line makes
-sure that there is a helper. A handler that uses a queue while its thread has a turn is refused. A
-forked child begins with an empty line.
+Signals end no batch: handlers run in the main thread, which does none unless no helper can be
+started. An exception in one thread blocks no other: locks are held by ``with`` alone, and who joins
+the line makes sure that there is a helper. A handler that uses a queue while its thread has a turn
+is refused. A forked child begins with an empty line.
 """
 
 from __future__ import annotations

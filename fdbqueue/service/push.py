@@ -5,7 +5,8 @@ How a push goes: the :class:`~fdbqueue.service.entries.Encoder` checks and encod
 writes (:mod:`fdbqueue.service.writes`), and may share its transaction with those of other
 threads. Under an idempotency key it has a transaction of its own, which looks for the saved
 response first. Either way the transaction reads where the queue ends (in the recipes' order
-alone, by a snapshot read), and writes the items and the counts. Pushes never conflict.
+alone, by a snapshot read), and writes the items and the counts. Pushes never conflict, but for
+those of one unique key or idempotency key.
 """
 
 from __future__ import annotations

@@ -1,30 +1,22 @@
 """Run functions in transactions, again after conflicts, each exactly once.
 
-How a call of :func:`run` goes; only its own thread acts for it:
+Only the thread of a call of :func:`run` acts for it:
 
-1. **An attempt** runs the function in a transaction.
-2. **If it wrote something**, it also writes a receipt, a number that no other attempt has, to its
-   *slot*: a key that only this call uses meanwhile, and on which it depends. When its commit
-   begins, it is unsettled.
-3. **The commit ends.** It returned: its result is the call's. The engine refused it: nothing
+1. **An attempt** runs the function in a transaction. If it wrote something, it also writes a
+   receipt, a number that no other attempt has, to its *slot*: a key that only this call uses
+   meanwhile, and on which it depends. When its commit begins, it is unsettled.
+2. **The commit ends.** It returned: its result is the call's. The engine refused it: nothing
    happened; 1 follows, or the error is raised. Anything else leaves it unsettled.
-4. **While an attempt is unsettled, the function does not run.** The next transaction reads the
-   slot. If that holds the attempt's number, it took effect. Else it has not, up to this version:
-   after 1021 it never will; after 1039 a *fence* is committed first, which changes the slot alone,
-   so that the attempt conflicts. If the slot is empty, and so old that the receipt may have been
-   swept: ``OutcomeUnknown``.
-5. **The call ends.** While an attempt is unsettled, errors of the engine and of fdbqueue become
-   ``OutcomeUnknown``; others pass, because they may be a signal handler's. ``outcome_known`` of
-   each says whether one was. The slot is released before a result is returned, or if nothing is
-   unsettled; else it is not used again.
+3. **While an attempt is unsettled, the function does not run.** The next transaction reads the
+   slot. If that holds the attempt's number, it took effect. Else it has not, so far: after 1021 it
+   never will; after 1039 a *fence* is committed first, which changes the slot alone, so that the
+   attempt conflicts. If the receipt may have been swept: ``OutcomeUnknown``.
+4. **The call ends.** While an attempt is unsettled, errors of the engine and of fdbqueue become
+   ``OutcomeUnknown``; others, maybe a signal handler's, pass with ``outcome_known`` false. Its slot
+   is not used again.
 
-What is left behind by
-
-- *an exception from anywhere, a timeout, a retry limit, a deadline*: nothing, or what 5 says;
-- *a crash*: the attempt with its receipt, or neither;
-- *a pause*: 4 goes on afterwards, by the database's versions;
-- *a signal handler's call within one, a fork in the function*: two calls, with slots of their own.
-  A handler's may be refused at once (``EngineUnavailable``).
+A crash leaves the attempt with its receipt, or neither. After a pause 3 goes on, by the database's
+versions. A signal handler's call within one, and a fork in the function, have slots of their own.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ Who does what, each in the transaction that changes the item:
 - *Who requeues items for a thread or a task that has gone* takes the key again if it is free.
   If another item has got it meanwhile, the requeued one is there without a key: it must not be
   lost.
-- *A handoff and a batch* hold their items with their keys, until they are collected or expire.
+- *A handoff* holds its items with their keys, until they are collected or it expires.
 
 A crash, a signal or an unknown outcome leaves what the transaction left, which changed the item and
 the key together.
@@ -38,7 +38,6 @@ operation may return. It reads the handoffs once, however many keys they may hav
 from __future__ import annotations
 
 import hashlib
-import itertools
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -49,7 +48,6 @@ from fdbqueue.service.entries import Entry
 from fdbqueue.service.idempotency import Existing, Placed
 from fdbqueue.service.items import Item, Undecodable
 from fdbqueue.service.sizes import MAX_RETURNED_BYTES, MAX_UNIQUE_BYTES
-from fdbqueue.service.storage.handoffs import all_handoffs
 from fdbqueue.service.storage.item_keys import (
     LONGEST_RANDOM,
     TAG_BYTES,
@@ -60,6 +58,7 @@ from fdbqueue.service.storage.item_keys import (
 )
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import Hidden, State, described
+from fdbqueue.service.storage.whereabouts import begin_find, handed_over
 from fdbqueue.service.transactions import error_code
 from fdbqueue.service.writes import ACCESSED_UNREADABLE, SharedTransaction
 
@@ -190,27 +189,20 @@ class UniqueKeys:
     def _find(self, shared: SharedTransaction, place: bytes) -> Placed | None:
         """Return the item at a place that has its key, in whatever state; None if none does."""
         store, tr = self._store, shared.tr
-        snapshot = tr.snapshot
-        ready = snapshot[store.keys.key(place)]
         states = [State.DELAYED]
         position = store.position(place)
         if position is not None and position.tag[:1] == UNTIL_DONE:
             states.append(State.LEASED)
-        reads = [store.begin_read(snapshot, state, place) for state in states]
-        if ready.present():
-            return self._placed(tr, Row(place, bytes(ready)), None)
-        for state, read in zip(states, reads, strict=True):
-            hidden = store.parse(state, place, read)
-            if hidden is not None:
-                return self._placed(tr, hidden.row, hidden)
-        if shared.handed is None:
-            handoffs = [handoff.rows for _, handoff in all_handoffs(tr, store.tables)]
-            rows = itertools.chain.from_iterable(handoffs)
-            shared.handed = {row.place: row for row in rows if len(row.place) > LONGEST_RANDOM}
-        row = shared.handed.get(place)
-        return None if row is None else self._placed(tr, row, None)
+        found = begin_find(tr.snapshot, store, place, states)()
+        if found is None:
+            if shared.handed is None:
+                tagged = [row for row in handed_over(tr, store) if len(row.place) > LONGEST_RANDOM]
+                shared.handed = {row.place: row for row in tagged}
+            found = shared.handed.get(place)
+        return None if found is None else self._placed(tr, found)
 
-    def _placed(self, tr: Transaction, row: Row, hidden: Hidden | None) -> Placed:
+    def _placed(self, tr: Transaction, found: Row | Hidden) -> Placed:
+        hidden, row = (found, found.row) if isinstance(found, Hidden) else (None, found)
         (loaded,) = self._store.load(tr, [row], retried=hidden is None)
         item = self._store.shown_item(loaded)
         item = item if hidden is None else described(item, hidden, ())

@@ -12,10 +12,10 @@ The way of a task:
 
 1. ``backend`` checks it, and pushes its call together with a pending record (``records``): one
    commit. The item's state is the task's status until it has ended.
-2. ``management/commands/tasks_worker`` starts a ``worker``, or several (``management/processes``).
-   It leases items from its ``source``, whose page is the protocol of leases and ends, and has the
-   ``runner`` call each function. What the function may ask for meanwhile is in ``current``; what
-   ends one that takes too long is in ``time_limits``.
+2. ``management/commands/tasks_worker`` starts a ``task_worker``, or several
+   (``management/processes``). It leases items from its ``source``, whose page is the protocol of
+   leases and ends, and has the ``runner`` call each function. What the function may ask for
+   meanwhile is in ``running``; what ends one that takes too long is in ``time_limits``.
 3. ``ends`` decides how the attempt ends, notes it, and commits it; the worker then logs it, and
    calls the receivers of ``task_finished``.
 4. ``states`` makes of item and record the state of the task, and ``results`` of that what

@@ -398,6 +398,11 @@ class FdbQueueTask(Task, Generic[P, T]):  # type: ignore[type-arg]  # generic in
         for name, allowed in _OF_TASKS.items():
             if (value := getattr(self, name)) not in allowed:
                 raise InvalidTask(f"{name} may be {allowed}; not {value!r}.")
+        backoff = self.backoff  # a path is imported once there is a failure
+        is_known = backoff is BACKENDS or backoff is None or isinstance(backoff, str)
+        if not is_known and not callable(backoff):
+            text = "backoff may be a function of an exception and a result, its path, or None"
+            raise InvalidTask(f"{text}; not {backoff!r}.")
 
     def using(self, **changes: Unpack[TaskChanges]) -> FdbQueueTask[P, T]:
         """Return the task with other values for a call, its keys among them.

@@ -1,4 +1,4 @@
-"""Run one task: call its function, and decide how the attempt ends.
+"""Run one task: call its function, and have the attempt end (:mod:`fdbqueue.tasks.ends`).
 
 An attempt begins in :meth:`TaskRunner.run`. One that never runs ends there, too, or, if it ran when
 its process was ended, in :meth:`TaskRunner.end_overdue`. Both raise why it has failed.

@@ -266,7 +266,7 @@ class TaskWorker:
             self._beside or self.queue,
             self._run_task,
             leases=self._source.leases(self.worker),
-            concurrency=self._threads,
+            threads=self._threads,
             prefetch=MAX_LEASED_PER_THREAD if self._prefetch is None else self._prefetch,
             ahead_seconds=AHEAD_SECONDS if self._prefetch is None else None,
             settle=self._source.settle,
@@ -278,7 +278,7 @@ class TaskWorker:
             on_free=self._tell_finished,
             on_stop=self._on_stop,
             home_of=self._home,
-            threads=self._own_threads,
+            own_threads=self._own_threads,
         )
         if self._is_stopped:
             return True

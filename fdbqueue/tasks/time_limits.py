@@ -45,8 +45,8 @@ What is left behind by
 - *the end of the parent*: the process is told to stop by its pipe. If an attempt is over its grace
   by two seconds, the process kills itself, unless the attempt holds the interpreter: then it ends
   with that, and its tasks run again once their leases have expired;
-- *no parent* (``--batch`` without ``--processes``, tests): the log says that a task goes on after
-  its time limit. What it returns at last is its end;
+- *no parent* (``--until-empty`` without ``--processes``, tests): the log says that a task goes on
+  after its time limit. What it returns at last is its end;
 - *a signal*: the first changes nothing, limits hold while the worker waits for its tasks. A parent
   that is told to stop starts a replacement that ends what its killed child has left, and nothing
   more. The second gives back what runs, and the process ends;

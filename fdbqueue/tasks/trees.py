@@ -62,7 +62,7 @@ What is left behind by
   :func:`enqueue_rest` goes to a queue that has just taken a task of the tree; if none has, and its
   own is gone, the log says so, and what waits is left to housekeeping, or to an abort;
 - *an item that the project's own code pops, removes or clears*: a part that does not end. Commands,
-  REST and pages refuse that (:mod:`fdbqueue.owned`); an abort of the whole ends it.
+  REST and pages refuse that (:mod:`fdbqueue.verbs`); an abort of the whole ends it.
 """
 
 from __future__ import annotations

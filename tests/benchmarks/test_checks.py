@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from benchmarks.checks import NOTHING, ItemsWentWrong, Operation, check_pops, check_pushes
-from benchmarks.clients import Clients
+from benchmarks.clients import NOTHING, Clients, ItemsWentWrong, Operation, check_pops, check_pushes
 from benchmarks.plan import Plan
 from benchmarks.queues import Load, Ours, queue_of
 

@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import plot, tables
+from benchmarks import tables
 from benchmarks.__main__ import BENCHMARKS
-from benchmarks.results import Results
+from benchmarks.tables import Results
 
 ROOT = Path(__file__).resolve().parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -220,13 +220,13 @@ def test_figures_takes_no_names():
 def test_the_picture_is_for_light_and_dark_pages(page):
     """It is an SVG with a title, whose colours are others on a dark page; no date is in it."""
     results = Results.read("embedded")
-    drawn = plot.drawn(results)
+    drawn = tables.drawn(results)
     root = ElementTree.fromstring(drawn)
     assert root.tag == f"{SVG}svg"
-    assert plot.TITLE in drawn
+    assert tables.TITLE in drawn
     assert "prefers-color-scheme: dark" in drawn
     assert "var(--ours)" in drawn
     assert not re.search(r"#0[1-7]0[1-7]0[1-7]", drawn.partition("</style>")[2])
-    assert drawn == plot.drawn(results)
-    assert plot.FILE.is_file()
-    assert f"![{plot.TITLE}.](images/{plot.FILE.name})" in page
+    assert drawn == tables.drawn(results)
+    assert tables.FILE.is_file()
+    assert f"![{tables.TITLE}.](images/{tables.FILE.name})" in page

@@ -136,9 +136,9 @@ def test_every_action(enter, queues, mail, tasks, width, scheme, mount):
     dead = actor.go("mail/?state=dead")
     of_one = "#scroll-reasons tr:has-text('no such address')"
     dead.do(
-        f"{of_one} .fdbqueue-offer:has-text('Requeue')",
-        "Requeue dead letters of mail",
-        "2 items were requeued.",
+        f"{of_one} .fdbqueue-offer:has-text('Redrive')",
+        "Redrive dead letters of mail",
+        "2 items were redriven.",
     )
     assert count(mail) == (5, 3)
     of_one = "#scroll-reasons tr:has-text('late')"
@@ -149,7 +149,7 @@ def test_every_action(enter, queues, mail, tasks, width, scheme, mount):
     )
     assert count(mail) == (5, 1)
     actor.go("mail/?state=dead").do(
-        "#do-all-redrive", "Requeue dead letters of mail", "1 item was requeued."
+        "#do-all-redrive", "Redrive dead letters of mail", "1 item was redriven."
     )
     assert count(mail) == (6, 0)
     item = mail.peek()
@@ -158,7 +158,7 @@ def test_every_action(enter, queues, mail, tasks, width, scheme, mount):
     )
     assert mail.get(item.id).reason == "mine"
     actor.go(f"mail/items/{item.id}/").do(
-        "#do-redrive", "Requeue an item of mail", "1 item was requeued."
+        "#do-redrive", "Redrive an item of mail", "1 item was redriven."
     )
     actor.go(f"mail/items/{item.id}/").do(
         "#do-remove", "Remove an item of mail", "The item was removed."
@@ -181,7 +181,7 @@ def _acts_on_others(actor, queues, tasks):
     actor.do("#do-resume", "Resume user-*", "Resumed: user-*")
     errands = "tasks-errands/"
     actor.go(f"{errands}?state=dead").page.locator("#scroll-items tbody th a").first.click()
-    actor.do("#do-redrive", "Requeue an item of tasks-errands", "1 item was requeued.")
+    actor.do("#do-redrive", "Redrive an item of tasks-errands", "1 item was redriven.")
     actor.go(f"{errands}?state=ready").page.locator("#scroll-items tbody th a").first.click()
     actor.do(
         "#do-abort",
@@ -235,18 +235,18 @@ def test_a_double_click_and_the_back_button(enter, mail):
     page = actor.go("mail/?state=dead").page
     page.locator("#do-all-redrive").click()
     page.locator("#action input[type=submit]").dblclick()
-    expect(page.locator(TOLD).first).to_have_text(re.compile("[50] items were requeued"))
+    expect(page.locator(TOLD).first).to_have_text(re.compile("[50] items were redriven"))
     assert count(mail) == (8, 0)
     mail.bury(mail.peek().id)
     page.goto(f"{actor.visitor.address}{LIST}mail/do/redrive/?dead=all")
     form = page.locator("#action").get_attribute("action")
     page.locator("#action input[type=submit]").click()
-    expect(page.locator(TOLD).last).to_contain_text("1 item was requeued.")
+    expect(page.locator(TOLD).last).to_contain_text("1 item was redriven.")
     mail.bury(mail.peek().id)
     page.go_back()
     is_same = page.locator("#action").get_attribute("action") == form  # else it is asked again
     page.locator("#action input[type=submit]").click()
-    told = "0 items were requeued." if is_same else "1 item was requeued."
+    told = "0 items were redriven." if is_same else "1 item was redriven."
     expect(page.locator(TOLD).last).to_contain_text(told)
     assert count(mail) == ((7, 1) if is_same else (8, 0))
 

@@ -142,7 +142,7 @@ def test_the_night(enter, folder, queues):
         "FDBQUEUE_BROWSER_FOLDER": str(folder),
         "FDBQUEUE_BROWSER_PREFIX": PREFIX,
     }
-    work = [sys.executable, "-m", "django", "queue_work", "mail", "--concurrency=4"]
+    work = [sys.executable, "-m", "django", "queue_work", "mail", "--threads=4"]
     hangs = [*work, "--worker=night:1", "--lease-seconds=1800", "--handler=tests.browser.shop.hang"]
     with subprocess.Popen(hangs, cwd=ROOT, env=environment) as worker:
         wait_until(lambda: mail.counts().leased == 4)
@@ -157,6 +157,6 @@ def test_the_night(enter, folder, queues):
         "4 items were given back.",
     )
     assert (mail.size(), {item.attempts for item in mail}) == (4, {1})
-    ends = [*work, "--handler=tests.browser.shop.end"]
+    ends = [*work, "--until-empty", "--handler=tests.browser.shop.end"]
     subprocess.run(ends, cwd=ROOT, env=environment, check=True, timeout=60)
     assert mail.counts().leased + mail.size() == 0

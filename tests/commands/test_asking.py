@@ -17,7 +17,7 @@ ASKED = {
         "Remove 7 items from 'mail' for good (3 ready, 1 leased, 1 delayed, 2 dead)? ",
         [0, 0, 0, 0],
     ),
-    REDRIVE: (["mail", "--limit=1"], "Requeue 1 of 2 dead items in 'mail'? ", [4, 1, 1, 1]),
+    REDRIVE: (["mail", "--limit=1"], "Redrive 1 of 2 dead items in 'mail'? ", [4, 1, 1, 1]),
     REMOVE: (["mail", "{id}", "{id}"], "Remove 1 item from 'mail' for good? ", [2, 1, 1, 2]),
 }
 ASKED |= {

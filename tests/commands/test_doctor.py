@@ -549,7 +549,7 @@ def test_what_the_list_says_of_a_queue(examine):
     rows = [re.split("  +", row) for row in out.getvalue().splitlines()]
     found = [row[3:] for row in rows if row[1] == "attention"]
     assert [(text.partition(":")[0], remedy) for text, remedy in found] == [
-        ("Nothing takes items (2 h)", "manage.py queue_work mail --handler PATH --follow"),
+        ("Nothing takes items (2 h)", "manage.py queue_work mail --handler PATH"),
         ("Dead letters (1)", "manage.py queue_list mail --by-reason"),
     ]
 

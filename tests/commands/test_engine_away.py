@@ -50,7 +50,7 @@ def test_it_ends_in_time(call, away, ndjson, command):
 
 def test_a_worker_ends_in_time(call, away):
     """A worker does, too, for who started it to start it again."""
-    call("queue_work", "mail", "--handler=tests.commands.handlers.note", "--follow",
+    call("queue_work", "mail", "--handler=tests.commands.handlers.note",
          "--engine-timeout=0.2", code=4)  # fmt: skip
 
 

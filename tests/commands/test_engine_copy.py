@@ -360,7 +360,7 @@ def test_what_is_in_use_is_refused(old, new, processes, manage_at):
     """A process that has opened either file is named if it is a worker, and nothing is written."""
     for used, other in ((old, new), (new, old)):
         handler = "--handler=tests.commands.handlers.note"
-        worker = ("queue_work", "orders", handler, "--worker", "a worker", "--follow")
+        worker = ("queue_work", "orders", handler, "--worker", "a worker")
         process = processes.start(*worker, env=environment(used))
         database = database_at(used)
         rows = Catalog(database, ("fdbqueue-test", PREFIX), []).presences

@@ -30,7 +30,7 @@ VALUES = {
 #: Options without which a command does nothing.
 MORE = {
     "queue_give_back": ["--all"],
-    "queue_work": ["--handler=tests.commands.handlers.note"],
+    "queue_work": ["--handler=tests.commands.handlers.note", "--until-empty"],
 }
 
 
@@ -222,7 +222,7 @@ WRONG_USAGE = {
         *("--timeout=0", "--timeout=-1"),
     ],
     "queue_drain": [
-        *("mail --concurrency=2", "mail --retry-delay=1", "mail --priority=0", "mail --fair"),
+        *("mail --threads=2", "mail --retry-delay=1", "mail --priority=0", "mail --fair"),
         *("mail --worker=mine", "mail --resume", "mail --force", "mail --output=- --resume"),
         *("mail --output=x --discard", "mail --output=x --resume --force"),
         *("mail --output=x --no-input", "mail --batch=10001", "mail --limit=0"),
@@ -253,8 +253,12 @@ WRONG_USAGE = {
     "queue_run_now": ["", "mail --limit=0", "user-* --id=x --no-input"],
     "queue_show": ["mail x"],
     "queue_work": [
-        *("mail", "--handler=print", "mail --handler=print --concurrency=257"),
-        *("mail --handler=print --concurrency=0", "mail --handler=print --batch=5"),
+        *("mail", "--handler=print", "mail --handler=print --threads=257"),
+        *(
+            "mail --handler=print --threads=0",
+            "mail --handler=print --batch=5",
+            "mail --handler=print --follow",
+        ),
         *("mail --handler=print --no-input", "mail --handler=print --output=x"),
         *("mail --handler=print --limit=0", "mail --handler=print --lease-seconds=-1"),
     ],

@@ -44,7 +44,7 @@ def test_a_move(call, paced):
 def test_a_worker(call, paced, names):
     """Its threads are more than may lease at a time; the function is called with all items."""
     handler = "--handler=tests.commands.handlers.talk"
-    printed = call("queue_work", *names, handler, "--concurrency=4")
+    printed = call("queue_work", "--until-empty", *names, handler, "--threads=4")
     assert printed.out.startswith("Handled 12 items from")
     assert paced.counts().leased == paced.size() == 0
 

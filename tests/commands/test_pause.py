@@ -137,7 +137,10 @@ def test_a_pop_says_that_the_queue_is_paused(call, mail, note, options):
         (["queue_move", "mail", "user-1", "--no-input"], "Moved 0 items from 'mail' to 'user-1'."),
         (["queue_drain", "mail", "--discard", "--no-input"], "Discarded 0 items from 'mail'."),
         (["queue_drain", "mail", "--dry-run"], "Would drain 0 items from 'mail' to standard out"),
-        (["queue_work", "mail", "--handler=tests.commands.handlers.note"], "Handled 0 items"),
+        (
+            ["queue_work", "--until-empty", "mail", "--handler=tests.commands.handlers.note"],
+            "Handled 0 items",
+        ),
     ],
 )
 def test_a_drain_says_once_that_the_queue_is_paused(call, mail, note, command, out):
@@ -189,7 +192,12 @@ def test_a_family_is_paused_and_resumed(call, users):
     note = call("queue_pop", "user-1").err
     assert note.startswith(f"The family 'user-*' is paused since {since}: moving\n")
     assert note.endswith("manage.py queue_resume 'user-*'\n")
-    assert call("queue_work", "user-*", "--handler", "builtins.print").err.count("is paused") == 1
+    assert (
+        call("queue_work", "--until-empty", "user-*", "--handler", "builtins.print").err.count(
+            "is paused"
+        )
+        == 1
+    )
     assert call("queue_resume", "user-*").out == "Resumed 'user-*'.\n"
     assert call("queue_resume", "user-*").out == "The family 'user-*' was not paused.\n"
     assert fdbqueue.pop_from(["user-*"]) is not None

@@ -28,7 +28,7 @@ def values():
 
 def test_all(call, dead):
     """All dead letters go back to their places."""
-    assert call("queue_redrive", "mail", "--no-input").out == "Requeued 3 dead items in 'mail'.\n"
+    assert call("queue_redrive", "mail", "--no-input").out == "Redrove 3 dead items in 'mail'.\n"
     assert values() == [0, 1, 2, 3]
     assert fdbqueue.queue("mail").counts().dead == 0
 
@@ -37,7 +37,7 @@ def test_some(call, dead):
     """By id, or so many; what is not dead is passed by."""
     with pytest.raises(CommandError) as caught:
         call("queue_redrive", "mail", "--id", dead[2])
-    assert "Requeue 1 of 3 dead items in 'mail'?" in str(caught.value)
+    assert "Redrive 1 of 3 dead items in 'mail'?" in str(caught.value)
     printed = call(
         "queue_redrive", "mail", "--id", dead[2], "--id", dead[2], "--no-input", "--json"
     )
@@ -46,7 +46,7 @@ def test_some(call, dead):
     call("queue_redrive", "mail", "--limit=1", "--no-input")
     assert values() == [0, 2, 3]
     printed = call("queue_redrive", "mail", "--id", dead[0], "--no-input")
-    assert printed.out == "Requeued 0 dead items in 'mail'.\n"
+    assert printed.out == "Redrove 0 dead items in 'mail'.\n"
 
 
 def test_what_cannot_be_decoded(call):
@@ -68,7 +68,7 @@ def test_what_cannot_be_decoded(call):
 @pytest.mark.parametrize("more", [[], ["--limit=5"], ["--reason=gone"]])
 def test_nothing_is_asked_if_no_item_is_dead(call, more):
     """So a script without a terminal need not know."""
-    assert call("queue_redrive", "mail", *more).out == "Requeued 0 dead items in 'mail'.\n"
+    assert call("queue_redrive", "mail", *more).out == "Redrove 0 dead items in 'mail'.\n"
 
 
 def test_those_of_a_reason(call):
@@ -78,7 +78,7 @@ def test_those_of_a_reason(call):
     for item in list(queue):
         queue.bury(item.id, reason=f"{'odd' if item.value % 2 else 'even'}\nmore")
     printed = call("queue_redrive", "mail", "--reason=odd", "--limit=2", "--no-input")
-    assert printed.out == "Requeued 2 dead items in 'mail'.\n"
+    assert printed.out == "Redrove 2 dead items in 'mail'.\n"
     assert values() == [1, 3]
     call("queue_redrive", "mail", "--reason", "odd\nmore", "--no-input")
     assert values() == [1, 3, 5]

@@ -46,7 +46,7 @@ def interrupter(mail):
 
 @pytest.mark.parametrize(
     ("arguments", "done"),
-    [(["queue_purge", "mail", "--state=dead"], "removed"), (["queue_redrive", "mail"], "requeued")],
+    [(["queue_purge", "mail", "--state=dead"], "removed"), (["queue_redrive", "mail"], "redriven")],
 )
 def test_interrupted(call, mail, interrupter, arguments, done):
     """It ends with 130 and says how many were done; the others are as they were."""
@@ -63,5 +63,5 @@ def test_some_by_their_ids(call, mail):
     ids = [item.id for item in mail.iterate(state="dead")][:7]
     mail.redrive(ids[:3])
     printed = call("queue_redrive", "mail", "--no-input", *(f"--id={one}" for one in ids + ids))
-    assert printed.out == "Requeued 4 dead items in 'mail'.\n"
+    assert printed.out == "Redrove 4 dead items in 'mail'.\n"
     assert mail.counts().dead == ITEMS - 7

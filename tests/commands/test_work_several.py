@@ -27,7 +27,9 @@ def filled():
 @pytest.mark.parametrize("fair", [[], ["--fair"], ["--no-fair"]], ids=str)
 def test_each_item_of_all_queues_is_handled(call, filled, folder, fair):
     """Names and patterns, each queue once."""
-    printed = call("queue_work", "mail", "user-*", "user-8", handler("note"), *fair)
+    printed = call(
+        "queue_work", "--until-empty", "mail", "user-*", "user-8", handler("note"), *fair
+    )
     assert printed == ("Handled 5 items from 'mail, user-*, user-8', 0 failed.\n", "")
     assert noted(folder) == [f"{number}-0" for number in range(1, 6)]
     for name in ("mail", "user-7", "user-8"):
@@ -37,7 +39,9 @@ def test_each_item_of_all_queues_is_handled(call, filled, folder, fair):
 
 def test_the_json_names_the_queues(call, filled, folder):
     """As they were given."""
-    printed, _ = call("queue_work", "user-*", handler("note"), "--json", "--limit", "2")
+    printed, _ = call(
+        "queue_work", "--until-empty", "user-*", handler("note"), "--json", "--limit", "2"
+    )
     assert json.loads(printed) == {
         "queues": ["user-*"],
         "handled": 2,
@@ -58,14 +62,14 @@ def test_the_json_names_the_queues(call, filled, folder):
 def test_what_makes_no_sense_is_refused(call, filled, arguments, message):
     """Nothing is taken."""
     with pytest.raises(CommandError, match=message):
-        call("queue_work", *arguments)
+        call("queue_work", "--until-empty", *arguments)
     assert fdbqueue.queue("mail").size() == 2
 
 
 def test_a_failed_item_is_given_up_in_its_queue(call, filled, folder):
     """The others are acknowledged."""
     with pytest.raises(CommandError, match="3 attempts failed"):
-        call("queue_work", "mail", "user-*", handler("fail_on_odd"))
+        call("queue_work", "--until-empty", "mail", "user-*", handler("fail_on_odd"))
     delayed = {
         name: [item.value for item in fdbqueue.queue(name).iterate(state="delayed")]
         for name in ("mail", "user-7", "user-8")
@@ -77,7 +81,7 @@ def test_a_worker_follows_several_queues(filled):
     """Whichever is pushed to, one that is new too."""
     several = fdbqueue.several(["mail", "user-*"], fair=True)
     done = []
-    worker = Worker(several, lambda item: done.append(item.value), concurrency=3, follow=True)
+    worker = Worker(several, lambda item: done.append(item.value), threads=3, follow=True)
     thread = threading.Thread(target=worker.run, daemon=True)
     thread.start()
     wait_until(lambda: worker.handled == 5)

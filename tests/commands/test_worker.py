@@ -67,7 +67,7 @@ def test_a_lease_that_is_lost_while_the_function_runs(mail):
         if isinstance(error, LeaseLost):
             told.set()
 
-    worker = Worker(mail, handle, concurrency=2, on_end=tell)
+    worker = Worker(mail, handle, threads=2, on_end=tell)
     assert run(worker) == []
     assert (worker.handled, worker.failed, worker.lost) == (2, 0, 1)
     assert mail.counts().leased == mail.size() == 0
@@ -179,7 +179,7 @@ def test_interrupted_while_it_is_told_of_what_runs(mail):
 def test_a_limit_is_kept(mail, concurrency):
     """Whoever leases: no more items than that are taken, and none stays leased."""
     mail.push_many(range(100))
-    worker = Worker(mail, lambda item: None, concurrency=concurrency, limit=50)
+    worker = Worker(mail, lambda item: None, threads=concurrency, limit=50)
     assert run(worker) == []
     assert worker.handled == 50
     assert (mail.size(), mail.counts().leased) == (50, 0)
@@ -211,7 +211,7 @@ def test_items_that_a_function_pushes_are_worked_on_together(mail):
             together.wait(DEADLINE_SECONDS)
 
     mail.push("first")
-    worker = Worker(mail, handle, concurrency=4)
+    worker = Worker(mail, handle, threads=4)
     assert run(worker) == []
     assert (worker.handled, worker.failed) == (5, 0)
 
@@ -228,7 +228,7 @@ def test_items_are_acknowledged_with_the_next_lease(mail, monkeypatch):
     monkeypatch.setattr(mail, "lease_many", lease)
     monkeypatch.setattr(mail, "ack", lambda item: pytest.fail("an ack by itself"))
     mail.push_many(range(40))
-    worker = Worker(mail, lambda item: None, concurrency=5)
+    worker = Worker(mail, lambda item: None, threads=5)
     assert run(worker) == []
     assert sorted(item.value for item in acked) == list(range(40))
     assert (worker.handled, mail.counts().leased) == (40, 0)
@@ -247,7 +247,7 @@ def test_an_error_while_it_leases_the_next(mail, monkeypatch, kind, concurrency)
 
     monkeypatch.setattr(mail, "lease_many", lease)
     mail.push_many(range(40))
-    worker = Worker(mail, lambda item: None, concurrency=concurrency)
+    worker = Worker(mail, lambda item: None, threads=concurrency)
     assert [type(error) for error in run(worker)] == [kind]
     assert worker.handled >= 1
     assert (mail.size(), mail.counts().leased) == (40 - worker.handled, 0)
@@ -287,7 +287,7 @@ def test_an_item_that_is_pushed_while_the_queue_is_found_empty(mail, monkeypatch
 
     monkeypatch.setattr(mail, "lease_many", lease)
     mail.push("first")
-    worker = Worker(mail, handle, concurrency=2, retry_delay_seconds=600)
+    worker = Worker(mail, handle, threads=2, retry_delay_seconds=600)
     assert run(worker) == []
     assert (worker.handled, worker.failed) == (1, 1)
 
@@ -306,7 +306,7 @@ def test_stopped_by_its_function(mail, concurrency, follow):
             stopped.set()
         assert item.value < 50 or stopped.wait(DEADLINE_SECONDS)
 
-    worker = Worker(mail, handle, concurrency=concurrency, follow=follow)
+    worker = Worker(mail, handle, threads=concurrency, follow=follow)
     assert run(worker) == []
     assert 50 <= worker.handled <= 50 + 2 * concurrency
     assert (mail.size(), mail.counts().leased) == (1_000 - worker.handled, 0)
@@ -367,7 +367,7 @@ def test_an_error_of_one_thread_while_others_run(mail, monkeypatch):
     monkeypatch.setattr(mail, "ack", fail)
     monkeypatch.setattr(mail, "lease_many", _without_acks(mail.lease_many))
     mail.push_many(["good", "bad"])
-    worker = Worker(mail, handle, concurrency=2, on_stop=told.append)
+    worker = Worker(mail, handle, threads=2, on_stop=told.append)
     assert [type(error) for error in run(worker)] == [RuntimeError]
     assert failed.is_set()
     assert (told, worker.handled) == ([1], 1)
@@ -421,7 +421,7 @@ def test_a_thread_that_dies_ends_the_worker(monkeypatch, mail, names, kind, line
     worker = Worker(
         source,
         handle,
-        concurrency=2,
+        threads=2,
         prefetch=3,
         seconds=1 if kind is LeaseExtender else 600,
         retry_delay_seconds=0,
@@ -490,7 +490,7 @@ def test_a_thread_that_dies_as_another_acknowledges(monkeypatch, mail, is_before
     monkeypatch.setattr(mail, "lease_many", lease_many)
     handle, goes_on = dying(monkeypatch, threads, acknowledges)
     on_end = lambda item, error: told.append((item.value, type(error)))  # noqa: E731
-    worker = Worker(mail, handle, concurrency=2, retry_delay_seconds=0, on_end=on_end)
+    worker = Worker(mail, handle, threads=2, retry_delay_seconds=0, on_end=on_end)
     raised, counts = run(worker), mail.counts()
     goes_on.set()
     assert [type(error) for error in raised] == [ThreadDied]
@@ -519,7 +519,7 @@ def test_a_thread_that_dies_as_another_ends_its_item(monkeypatch, mail, is_befor
 
     monkeypatch.setattr(source, "ack", ack)
     handle, goes_on = dying(monkeypatch, threads, acknowledges)
-    worker = Worker(source, handle, concurrency=2, retry_delay_seconds=0)
+    worker = Worker(source, handle, threads=2, retry_delay_seconds=0)
     raised, counts = run(worker), mail.counts()
     goes_on.set()
     assert [type(error) for error in raised] == [ThreadDied]
@@ -612,7 +612,7 @@ assert locks.RLock is not _thread.RLock
 mail = FifoQueue(embedded.open(sys.argv[1]), Subspace(("mail",)))
 mail.push_many(range(50))
 done = []
-Worker(mail, lambda item: done.append(item.value), concurrency=3, prefetch=4).run()
+Worker(mail, lambda item: done.append(item.value), threads=3, prefetch=4).run()
 print(sorted(done) == list(range(50)), mail.counts().leased)
 """
 

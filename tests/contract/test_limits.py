@@ -470,7 +470,7 @@ def test_a_worker_keeps_the_limits(open_queue, follow, prefetch):
         if follow and len(done) == 30:
             worker.stop()
 
-    worker = Worker(queue, work, concurrency=4, prefetch=prefetch, follow=follow)
+    worker = Worker(queue, work, threads=4, prefetch=prefetch, follow=follow)
     began = time.monotonic()
     worker.run()
     assert sorted(done) == list(range(30))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fdb.tuple
 import pytest
 
-from fdbqueue.columns.concerns import CONCERN_READS, concerns_of
+from fdbqueue.columns.attention import CONCERN_READS, concerns_of
 from fdbqueue.columns.queue_rows import read_rows
 from fdbqueue.service import Catalog, QueueSpec, Worker
 from fdbqueue.service.tools import presence
@@ -239,7 +239,7 @@ def test_each_cause_has_words_and_a_remedy(mail, row, catalog):
     found = row()
     said = {one.name: (str(one.label), one.remedy(found)) for one in concerns_of(found)}
     assert said == {
-        "lost": ("No worker: lost", "queue_work mail --handler PATH --follow"),
+        "lost": ("No worker: lost", "queue_work mail --handler PATH"),
         "lost_leases": (
             "Leases of a lost worker",
             "queue_give_back mail --worker 'anna smith'",

@@ -175,7 +175,7 @@ def test_what_has_ended_is_reported_while_the_worker_waits(database, subspace):
     worker = Worker(
         queue,
         work,
-        concurrency=2,
+        threads=2,
         follow=True,
         on_end=lambda item, error: ended.append(item.value),
         on_free=lambda: reported.extend(ended[len(reported) :]),
@@ -205,7 +205,7 @@ def test_an_interrupt_at_each_place(database, subspace, prefetch):
     was_interrupted, place, done = True, 1, []
     while was_interrupted:
         queue.push_many([place] * 4)
-        worker = Worker(queue, lambda item: done.append(item.id), concurrency=2, prefetch=prefetch)
+        worker = Worker(queue, lambda item: done.append(item.id), threads=2, prefetch=prefetch)
         raised, ended = [], threading.Event()
         preemption = Preemption(place, within="tools/worker.py")
         threading.Thread(target=preemption.run, args=(run,), daemon=True).start()
@@ -243,7 +243,7 @@ def test_what_was_put_back_is_leased_again_while_others_run(queue):
             queue.requeue(item)
 
     worker = Worker(
-        queue, work, concurrency=2, prefetch=16, ahead_seconds=0.1, settle=settle, limit=ITEMS
+        queue, work, threads=2, prefetch=16, ahead_seconds=0.1, settle=settle, limit=ITEMS
     )
     thread = threading.Thread(target=worker.run)
     thread.start()

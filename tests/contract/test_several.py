@@ -602,11 +602,12 @@ def test_an_interrupt_while_it_looks_takes_nothing(catalog, monkeypatch):
     assert several.pop().value == 1
 
 
+@pytest.mark.parametrize(("names", "name"), [(["high", "low"], "low"), (["mail-*"], "mail-1")])
 @pytest.mark.parametrize("operation", ["apop_many", "alease_many"])
-def test_a_task_that_is_cancelled_while_it_takes_requeues(meddled, operation):
+def test_a_task_that_is_cancelled_while_it_takes_requeues(meddled, operation, names, name):
     """In the queue that gave, with no attempt counted."""
     meddler, catalog, rival = meddled
-    fill(rival, low=range(3))
+    fill(rival, **{name: range(3)})
     begun, go_on = threading.Event(), threading.Event()
 
     def hold():
@@ -614,7 +615,7 @@ def test_a_task_that_is_cancelled_while_it_takes_requeues(meddled, operation):
         assert go_on.wait(LONG_SECONDS)
 
     meddler.meddle = hold
-    several = catalog.several(["high", "low"])
+    several = catalog.several(names)
 
     async def work():
         task = asyncio.ensure_future(cancellation_of(getattr(several, operation)(2)))
@@ -625,9 +626,9 @@ def test_a_task_that_is_cancelled_while_it_takes_requeues(meddled, operation):
         assert (await task).outcome_known is True
 
     asyncio.run(work())
-    low = rival.queue("low")
-    assert [(item.value, item.attempts) for item in low.pop_many(5)] == [(n, 0) for n in range(3)]
-    assert_counted(low)
+    queue = rival.queue(name)
+    assert [(item.value, item.attempts) for item in queue.pop_many(5)] == [(n, 0) for n in range(3)]
+    assert_counted(queue)
 
 
 # Interrupts, and what observers see

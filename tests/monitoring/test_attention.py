@@ -23,7 +23,7 @@ SAID = {
             "No worker: lost (anna, 1 min): Items can be taken, and every worker of the queue is "
             "lost: it was killed, hangs, or does not reach the engine. Start one."
         ),
-        "manage.py queue_work mail --handler PATH --follow",
+        "manage.py queue_work mail --handler PATH",
     ),
     "lost_leases": (
         (

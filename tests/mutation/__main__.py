@@ -38,9 +38,6 @@ def main() -> None:
         copy = Copy(Path(folder), first, given.seeds)
         print(f"seed {given.seed}: {given.count} mutants, seeds from {first}", flush=True)
         print(f"the sound package: {copy.measure().splitlines()[-1]}", flush=True)
-        if not given.no_tests:
-            sound = copy.test(None, given.workers)
-            print(f"its tests: {_last(sound)}", flush=True)
         rows = []
         for one in islice(copy.draw(given.seed), given.count):
             row = known.get(one.name(), {"name": one.name()})

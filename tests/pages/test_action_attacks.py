@@ -47,8 +47,8 @@ def test_an_engine_that_is_away(site, manager, mail):
     again, typed = form_again(address, page)
     assert (again, typed) == (form, {})
     assert states(mail) == (1, 3)
-    assert "2 items were requeued." in text(manager.post(again, follow=True))
-    assert "0 items were requeued." in text(manager.post(again, follow=True))
+    assert "2 items were redriven." in text(manager.post(again, follow=True))
+    assert "0 items were redriven." in text(manager.post(again, follow=True))
     assert states(mail) == (3, 1)
 
 
@@ -72,10 +72,10 @@ def test_an_engine_that_goes_away_in_the_middle(site, manager, mail, monkeypatch
     again, _typed = form_again(address, page)
     assert again == form
     told = text(manager.post(again, follow=True))
-    assert f"{0 if took_effect else 3} items were requeued." in told
+    assert f"{0 if took_effect else 3} items were redriven." in told
     assert states(mail) == (4, 0)
     mail.bury(mail.ready_id, reason="later")
-    assert "0 items were requeued." in text(manager.post(again, follow=True))
+    assert "0 items were redriven." in text(manager.post(again, follow=True))
     assert states(mail) == (3, 1)
 
 

@@ -197,15 +197,15 @@ def test_a_death_by_a_clock_that_is_behind(each, manager):
 
 
 def test_an_item_that_has_died_again(site, manager, mail):
-    """It is not requeued by a form that has requeued it, and another form asks for it again."""
+    """It is not redriven by a form that has redriven it, and another form asks for it again."""
     address, chosen = at(site, "mail", "redrive"), {"id": mail.dead_ids[0]}
     form = asked(manager, address, chosen)
     manager.post(form)
     mail.bury(mail.dead_ids[0], reason="again")
-    assert "0 items were requeued." in text(manager.post(form, follow=True))
+    assert "0 items were redriven." in text(manager.post(form, follow=True))
     assert manager.get(form).status_code == 404
     assert mail.counts().dead == 3
-    assert "1 item was requeued." in text(
+    assert "1 item was redriven." in text(
         manager.post(asked(manager, address, chosen), follow=True)
     )
     assert mail.counts().dead == 2

@@ -115,7 +115,7 @@ def test_a_pause_without_a_reason_keeps_the_one_there_is(on, site, manager, mail
 def test_dead_letters_are_requeued(on, site, manager, mail):
     """One, those of a reason, and all."""
     page = do(manager, at(site, "mail", "redrive"), {"id": mail.dead_ids[0]})
-    assert "1 item was requeued." in text(page)
+    assert "1 item was redriven." in text(page)
     assert states(mail) == (2, 2)
     page = manager.get(at(site, "mail", "redrive"), of_reason("<b>gone</b>"))
     assert "&lt;b&gt;gone&lt;/b&gt;" in text(page)
@@ -127,7 +127,7 @@ def test_dead_letters_are_requeued(on, site, manager, mail):
     page = manager.get(at(site, "mail", "redrive"), ALL)
     assert "disabled" in text(page)
     mail.bury(mail.ready_id)
-    assert "0 items were requeued." in text(
+    assert "0 items were redriven." in text(
         manager.post(form_of(at(site, "mail", "redrive"), page), follow=True)
     )
 
@@ -139,7 +139,7 @@ def test_several_items_are_requeued(on, site, manager, mail):
     mail.remove(mail.dead_ids[0])
     form = asked(manager, address, chosen)
     assert mail.dead_ids[0] not in form
-    assert "1 item was requeued." in text(manager.post(form, follow=True))
+    assert "1 item was redriven." in text(manager.post(form, follow=True))
     assert [item.id for item in mail.page(state="dead").items] == mail.dead_ids[2:]
 
 
@@ -173,8 +173,8 @@ def test_two_people_at_once(on, site, manager, mail):
     address = at(site, "mail", "redrive")
     forms = [(one, asked(one, address, ALL)) for one in (manager, other)]
     pages = [text(one.post(form, follow=True)) for one, form in forms]
-    assert "3 items were requeued." in pages[0]
-    assert re.search(r'class="warning"[^>]*>0 items were requeued\.', pages[1])
+    assert "3 items were redriven." in pages[0]
+    assert re.search(r'class="warning"[^>]*>0 items were redriven\.', pages[1])
 
 
 def test_what_was_not_paused_is_not_said_to_be_resumed(on, site, manager, mail):
@@ -188,12 +188,12 @@ def test_there_is_more_to_do(on, site, manager, mail, monkeypatch):
     """The page of the action comes again, for the rest of the number."""
     monkeypatch.setattr(actions, "MAX_AT_ONCE", 2)
     page = do(manager, at(site, "mail", "redrive"), ALL)
-    assert "2 items were requeued. There are more" in text(page)
+    assert "2 items were redriven. There are more" in text(page)
     assert "Dead letters: at most 1 of those that had died by" in text(page)
     assert states(mail) == (3, 1)
     mail.bury(mail.ready_id, reason="broken")
     page = manager.post(form_of(at(site, "mail", "redrive"), page), follow=True)
-    assert "1 item was requeued.</li>" in text(page)
+    assert "1 item was redriven.</li>" in text(page)
     assert states(mail) == (3, 1)
 
 
@@ -213,8 +213,8 @@ def test_what_is_asked_is_said(on, site, manager, mail):
     """The title says whether one item is meant, or dead letters, and of which queue."""
     titles = {
         ("pause", ""): "Pause mail",
-        ("redrive", "all"): "Requeue dead letters of mail",
-        ("redrive", mail.dead_ids[0]): "Requeue an item of mail",
+        ("redrive", "all"): "Redrive dead letters of mail",
+        ("redrive", mail.dead_ids[0]): "Redrive an item of mail",
         ("purge", "all"): "Remove dead letters of mail",
         ("remove", mail.ready_id): "Remove an item of mail",
         ("bury", mail.ready_id): "Make an item of mail a dead letter",
@@ -429,7 +429,7 @@ def test_the_admins_log_says_who_did_what(on, site, manager, mail):
     do(manager, at(site, "user-*", "pause"), reason="a\x1bb")
     assert entries() == [
         ("manager", "mail", 'Remove: 1 item was removed. most = 1, reason = "<b>gone</b>"'),
-        ("manager", "mail", f'Requeue: 1 item was requeued. id = ["{mail.dead_ids[0]}"]'),
+        ("manager", "mail", f'Redrive: 1 item was redriven. id = ["{mail.dead_ids[0]}"]'),
         ("manager", "user-*", 'Pause: Paused: user-* reason = "a\\u001bb"'),
     ]
     address = SITES["admin"]
@@ -503,7 +503,7 @@ def test_a_project_without_messages(on, settings, manager, mail):
     settings.MIDDLEWARE = [one for one in settings.MIDDLEWARE if "messages" not in one]
     page = do(manager, at(SITES["plain"], "mail", "redrive"), ALL)
     assert page.status_code == 200
-    assert "3 items were requeued." in text(page)
+    assert "3 items were redriven." in text(page)
     assert f'href="{SITES["plain"]}mail/"' in text(page)
 
 

@@ -232,7 +232,7 @@ def test_an_old_item_is_seen_on_its_page(viewer, queue):
         queue("mail").bury(queue("mail").peek().id)
     markup = text(viewer.get(of("mail")))
     assert "Nothing takes items" in markup
-    assert "python manage.py queue_work mail --handler PATH --follow</code>" in markup
+    assert "python manage.py queue_work mail --handler PATH</code>" in markup
     assert 'fdbqueue-tile fdbqueue-warning" id="tile-oldest"' in markup
     assert 'fdbqueue-tile fdbqueue-bad" id="tile-dead"' in markup
     assert list(strip(viewer.get(LIST))) == ["untaken", "dead"]

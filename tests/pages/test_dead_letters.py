@@ -96,7 +96,7 @@ def test_the_reasons_of_dead_letters(viewer, mail, capsys):
         assert command[:2] == ["python", "manage.py"]
         call_command(*command[2:], "--no-input")
         assert capsys.readouterr().out == (
-            f"Requeued {number} dead item{'s' if number > 1 else ''} in 'mail'.\n"
+            f"Redrove {number} dead item{'s' if number > 1 else ''} in 'mail'.\n"
         )
     assert mail.counts().dead == 1
 

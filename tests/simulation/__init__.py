@@ -34,10 +34,12 @@ How a run goes, and which module has it:
    taken. While calls run: each ends in time with a documented error, waits make few transactions,
    nothing is taken before its time, who finds nothing can have found that, and what an error says
    of its outcome is true. At the end: no thread, watch or row is left, takes by the names and the
-   pattern find all that is ready, and each value is once gone, dead, or there.
+   pattern find all that is ready, and each value is once gone, dead, or there. A copy to another
+   cluster, which is ended at times, has all there is.
    ``model`` has a plain queue beside each: an item moves for a reason alone, has its unique key as
    long as it needs it, and looks, searches, pauses, limits, holders and the history show what
-   follows from it. A client who is *alone* (one client,
+   follows from it. If it may be more than a hundred things, the run ends as *unclear*, which is
+   counted, and is no success. A client who is *alone* (one client,
    no fault: a quarter of the plans) finds just what there is, in as many transactions and reads as
    a table says, without a conflict, and after its wait; what its own objects show is compared, too.
    Nobody waits past a moment at which something is due, also within a jump of the clock. ``wrong``
@@ -55,12 +57,18 @@ What is not simulated, and why:
 
 - *Signals in the middle of C code, memory, sockets, files*: there are none here, and a strike comes
   at a turn. ``tests/concurrency`` and ``tests/faults`` have real processes, threads and signals.
-- *Event loops and their cancellation* (``aio``, each verb that begins with an a): a loop has a
-  thread of its own that waits in C. ``tests/contract/awaiting`` runs the verbs in one.
-- *Time limits, and aborts by force*: they end processes and threads (``tests/tasks``).
+- *Event loops that several clients share, ``aleased``, ``aiterate`` and ``apeek``*: each call has a
+  loop of its own (``locks``). ``tests/contract/awaiting`` has the others.
+- *Time limits, and aborts by force, of what is no coroutine*: they end the process, by its parent
+  (``tests/tasks``).
 - *The outbox and its mover*: the rows are in another database, which has locks of its own.
-- *Several backends in one project, codecs of a project, reshaping, the copy between engines*:
-  commands and settings, in which few clients meet.
+- *Several backends in one project, codecs of a project, reshaping*: commands and settings, in which
+  few clients meet.
+- *Free runs*, with real threads on a real engine: the model needs the order of commits, what each
+  has changed, and the process of each. A cluster says only the version of a commit to its client,
+  and of one whose outcome is unknown not even that; nobody but a reader of each version could say
+  the rest, which the engine in memory gives for nothing. ``tests/concurrency``, ``tests/faults``
+  and ``tests/soak`` run real threads and processes there, and count each item.
 - *What a foreign program writes while clients take*: an observer alone meets corrupt items.
 - *Values near the limits of bytes*: a seed would take seconds. Some items have three chunks.
 - *What is written for people*: pages, metrics, logs, columns of lists.

@@ -43,13 +43,14 @@ def main() -> int:
     measured = Coverage.current()
     for name in ("p0", "p1", "p2", "doctor") if measured is not None else ():
         program(name)  # which is of no seed
-    began, steps, found, number = time.process_time(), 0, 0, 0
+    began, steps, found, unclear, number = time.process_time(), 0, 0, 0, 0
     for seed in seeds:
         number += 1
         if measured is not None:
             measured.switch_context(str(seed))
         history = run_seed(seed)
         steps += history.steps
+        unclear += history.unclear is not None
         if history.found is not None:
             found += 1
             print(f"\nmake simulate SEED={seed}: {history.found}", flush=True)
@@ -58,7 +59,7 @@ def main() -> int:
                 break
         if given.seconds is not None and time.process_time() - began > given.seconds:
             break
-    print(f"{number} seeds, {found} found, {steps} steps")
+    print(f"{number} seeds, {found} found, {unclear} unclear, {steps} steps")
     return int(found > 0)
 
 
@@ -69,7 +70,7 @@ def _tell(history: History, *, is_whole: bool) -> None:
         print(line)
     if history.found is not None and not is_whole:
         print(f"again: make simulate HISTORY='{history.line()}'")
-    print(history.found or "nothing was found", flush=True)
+    print(history.found or history.unclear or "nothing was found", flush=True)
 
 
 if __name__ == "__main__":

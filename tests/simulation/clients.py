@@ -5,6 +5,7 @@ A value is pushed once, and counted from outside: what a call said of it, and wh
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import datetime
 import functools
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation import schedule as simulated
+from tests.simulation.locks import EventLoop
 
 if TYPE_CHECKING:
     from tests.simulation.world import Process, World
@@ -55,8 +57,7 @@ _MOST: dict[str, tuple[int, int]] = {
         (1, 5): "pause resume pause_family resume_family sweep clear push_many",
         (1, 7): "ack nack requeue extend push_batch",
         (1, 15): "push nack_many ack_many pop_min pop_max wait_for_items",
-        (1, 25): "lease_min lease_max pop lease lease_ack together",
-        (1, 40): "extend_many",
+        (1, 40): "lease_min lease_max pop lease lease_ack together extend_many",
         (4, 60): "family_pop family_lease",
         (2, 24): "remove bury push_shared result",
         (4, 24): "group look redrive clear_state remove_many enqueue abort move",
@@ -86,6 +87,9 @@ LOOKS: dict[str, Callable[[Any], Any]] = {
     "has_item": lambda queue: (*map(queue.has_item, [one.id for one in queue.peek_many(1)]),),
     "counts": lambda queue: queue.counts().leased + queue.size(),
     "by_priority": lambda queue: queue.kind == "fifo" or dict(queue.by_priority(limit=2)),
+    "page of a priority": lambda queue: (
+        [] if queue.kind == "fifo" else queue.page(min_priority=1, max_priority=2).items
+    ),
     "times": lambda queue: (queue.oldest(), queue.held_until(to_lease=True), queue.paused()),
     "history": lambda queue: len(queue.history(5)) + len(queue.dead_by_reason(limit=2)),
 }
@@ -100,6 +104,9 @@ class Ledger:
         sure, refused: Values that were certainly pushed, and certainly not.
         gone: How values ended that are certainly gone.
         shared: The values that several clients push under one key.
+        taken: What several clients have popped under one key.
+        kept: The last value that a client who is alone has pushed under a key, and until when that
+            is known.
     """
 
     pushed: dict[int, tuple[str, int]] = field(default_factory=dict)
@@ -107,6 +114,8 @@ class Ledger:
     refused: dict[int, None] = field(default_factory=dict)
     gone: dict[int, str] = field(default_factory=dict)
     shared: dict[tuple[str, str], int] = field(default_factory=dict)
+    taken: dict[tuple[str, str], list[Any]] = field(default_factory=dict)
+    kept: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def see(self, value: Any, how: str) -> None:
         """Note that a call has returned a value."""
@@ -128,7 +137,7 @@ class Client:
     """One client: a thread of a process. A verb is a method; most are made by what follows.
 
     Attributes:
-        op: What it does now, None between two operations.
+        op: What it does now, None between two operations; since when.
         waits: At which names it waits, whether to lease, since when, and with which options.
     """
 
@@ -138,6 +147,7 @@ class Client:
         self.ledger = world.ledger
         self.held: list[Any] = []
         self.op: dict[str, Any] | None = None
+        self.began_us = 0
         self.waits: Any = None
         self.thread: Any = None
         self._calls = 0
@@ -146,7 +156,7 @@ class Client:
     def run(self) -> None:
         """Do all operations."""
         for op in self.ops:
-            self.op = op
+            self.op, self.began_us = op, simulated.running.now_us
             self.world.note(" ".join(str(one) for one in op.values()))
             self._arm(op)
             if self.world.model is not None:
@@ -196,7 +206,7 @@ class Client:
     def _intend(self, op: dict[str, Any], values: Iterable[Any] | None = None) -> None:
         """Let the model know what may happen from now on."""
         if self.world.model is not None:
-            self._intents.append(self.world.model.begin(op, values))
+            self._intents.append(self.world.model.begin(op, values, self.process.program))
 
     def _end_intents(self) -> None:
         for intent in self._intents:
@@ -257,6 +267,10 @@ class Client:
         """
         error: BaseException = Unclear()
         is_known = True
+        op = self.op or {}
+        name = "a" + getattr(function, "__name__", "")
+        if "awaits" in op and hasattr(getattr(function, "__self__", None), name):
+            function = functools.partial(self._await, getattr(function.__self__, name), op)
         for _ in range(3 if options.get("once") else 1):
             try:
                 found = function(*args, **options)
@@ -278,6 +292,20 @@ class Client:
                 intent.may_take = False
             raise error
         raise Unclear(repr(error)[:60]) from error
+
+    def _await(self, verb: Any, op: dict[str, Any], *args: Any, **options: Any) -> Any:
+        """Await a verb in an event loop; it may be cancelled there after some seconds."""
+        loop, coroutine = EventLoop(), verb(*args, **options)
+        try:
+            task = loop.create_task(coroutine)
+            if "cancel" in op:
+                loop.call_later(op["cancel"], task.cancel)
+            return loop.run_until_complete(task)
+        except asyncio.CancelledError as error:
+            raise _interrupted(outcome_known=error.outcome_known) from error
+        finally:
+            loop.close()
+            coroutine.close()
 
     def _call_again(self, found: Any, call: Callable[[], Any]) -> None:
         """Check that a call under its key returns again what it returned, if nothing fails."""
@@ -370,6 +398,8 @@ class Client:
         queue, ledger, key = self._queue(op), self.ledger, f"shared {op['which'] % 3}"
         if "clear" in self.world.verbs:  # which removes what is known of keys
             return "nothing"
+        if "kept" in op and self.world.is_alone:
+            return self._push_kept(self._with_priority(op, queue), queue)
         op = self._with_priority(op, queue)
         value = ledger.shared.setdefault((op["queue"], key), len(ledger.pushed) + 1)
         ledger.pushed.setdefault(value, (op["queue"], simulated.running.now_us))
@@ -380,6 +410,40 @@ class Client:
             simulated.running.fail(f"{op} returned {item}")
         ledger.sure[value] = None
         return value
+
+    def _push_kept(self, op: dict[str, Any], queue: Any) -> Any:
+        """Push a value under a key whose response is not kept for long, and then is forgotten."""
+        own, key = self.process.program, f"kept {op['which'] % 2}"
+        new, now = len(self.ledger.pushed) + 1, simulated.running.now_us
+        old, until = self.ledger.kept.get(queue.name + key, (0, 0))
+        value = old if now < until else new
+        self.ledger.pushed.setdefault(value, (op["queue"], now))
+        self._intend({**op, "do": "push"}, [value])
+        once = own["service.idempotency"].IdempotencyKey(key, op["kept"])
+        priority = {"priority": 0} if queue.kind == "priority" else {}
+        item = self.call(functools.partial(queue.push, value, once=once, **priority))
+        if item.value != value or once.replayed != (value == old):
+            simulated.running.fail(f"{op} returned {item}, {once}, and {value} was to be there")
+        if value == new:
+            until = simulated.running.now_us + int(op["kept"] * 1e6)
+            self.ledger.kept[queue.name + key] = value, until
+        self.ledger.sure[value] = None
+        return value
+
+    def _pop_shared(self, op: dict[str, Any]) -> Any:
+        """Pop under a key that others use, too: all are given the same."""
+        if "clear" in self.world.verbs:
+            return "nothing"
+        queue, key, now = self._queue(op), f"popped {op['which'] % 2}", simulated.running.now_us
+        items = self.call(queue.pop_many, 2, once=key)
+        before = self.ledger.taken.setdefault((queue.name, key), items)
+        if _shown(before) != _shown(items):
+            simulated.running.fail(f"{op} returned {items}, and to others {before}")
+        if before is items:
+            self._note_taken(items, op, now)
+            for item in items:
+                self.ledger.end(item.value, f"popped by {self.name}")
+        return _values(items)
 
     def _together(self, op: dict[str, Any]) -> Any:
         """End leases, take, and push, in one transaction."""
@@ -501,7 +565,7 @@ class Client:
         worker = own["service.tools.worker"].Worker(
             source,
             handle,
-            concurrency=op["threads"],
+            threads=op["threads"],
             prefetch=op.get("prefetch", 1),
             seconds=op["seconds"],
             retry_delay_seconds=op["delay"],
@@ -733,6 +797,13 @@ class Client:
 
     def _settings(self, op: dict[str, Any]) -> Any:
         self.process.set_options(op["options"])
+
+
+def _interrupted(*, outcome_known: bool) -> KeyboardInterrupt:
+    """Return the interrupt that says what a cancelled task has said."""
+    error: Any = KeyboardInterrupt()
+    error.outcome_known = outcome_known
+    return error
 
 
 def _shown(found: Any) -> Any:

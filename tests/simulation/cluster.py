@@ -482,7 +482,7 @@ class Database:
         if hasattr(request, "was_sent"):
             request.end(FDBError(1021))
         elif not request.done:
-            request.was_sent = True
+            request.was_sent, request.program = True, self._program
             self.cluster.send(request, lambda: schedule.wake(me))
             me.is_at_engine = True
             while not request.done:

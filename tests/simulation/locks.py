@@ -1,15 +1,17 @@
-"""What takes the place of ``threading`` and ``_thread``: locks and threads of a schedule."""
+"""What takes the place of ``threading``, pools and event loops: those of a schedule."""
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 from tests.simulation import schedule as simulated
-from tests.simulation.schedule import SimThread
+from tests.simulation.schedule import Ended, SimThread
 
 
 class Waited:
@@ -201,6 +203,63 @@ class Thread:
     def is_alive(self) -> bool:
         simulated.running.turn()
         return self._thread is not None and not (self._thread.is_over or self._thread.is_gone)
+
+
+class EventLoop(asyncio.BaseEventLoop):
+    """Takes the place of the loops of ``asyncio``: it waits as a simulated thread does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._selector, self._woken = self, Event()
+
+    def time(self) -> float:
+        return simulated.running.now_us / 1e6
+
+    def select(self, timeout: float | None) -> tuple[()]:
+        self._woken.wait(timeout)
+        self._woken.clear()
+        return ()
+
+    def run_forever(self) -> None:
+        try:
+            super().run_forever()
+        except Ended:  # which who serves it may take for an error of a task
+            self.close()
+            raise
+
+    def run_until_complete(self, future: Any) -> Any:
+        if self.is_closed():
+            future.close()
+        return super().run_until_complete(future)
+
+    def call_exception_handler(self, context: object) -> None:
+        """Do nothing: a task may be left behind, as its client was."""
+
+    def _process_events(self, events: object) -> None:
+        """Do nothing: there are no sockets."""
+
+    def _write_to_self(self) -> None:
+        self._woken.set()
+
+
+def run_coroutine_threadsafe(coroutine: Any, loop: EventLoop) -> Future[Any]:
+    """Return a future that is done: who calls this waits for that next."""
+    future, ended = asyncio.run_coroutine_threadsafe(coroutine, loop), Event()
+    future.add_done_callback(lambda _: ended.set())
+    ended.wait()
+    return future
+
+
+class Pool:
+    """Takes the place of ``ThreadPoolExecutor``; ``thread`` is the class of its threads."""
+
+    thread: type[Thread] = Thread
+
+    def __init__(self, _: int, thread_name_prefix: str) -> None:
+        self._name = thread_name_prefix
+
+    def submit(self, call: Callable[[], None]) -> None:
+        self.thread(target=call, name=self._name).start()
 
 
 def threading_for(process: Any, rlock: type[RLock]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.simulation import schedule as simulated
 from tests.simulation.cluster import State
-from tests.simulation.schedule import Found
+from tests.simulation.schedule import UNCLEAR, Found
 
 if TYPE_CHECKING:
     from tests.simulation.world import Process, World
@@ -39,6 +39,8 @@ _KEPT = 3
 _ENDS = {"ack": GONE, "requeue": READY}
 _PUSHES = ("push", "push_many", "push_batch")
 _TAKES = ("pop", "lease", "family", "move")
+#: What an item may be at most; a run in which it may be more says nothing.
+_MOST_THINGS = 100
 
 
 class Span(NamedTuple):
@@ -91,6 +93,7 @@ class Intent:
     """What a client is about to do: an operation, since when, and with which values, if known.
 
     Attributes:
+        program: The process of the client.
         may_take: Whether it may have taken items that no client sees.
         returns_to: The process that then is to requeue them, if its thread was interrupted in line.
     """
@@ -98,6 +101,7 @@ class Intent:
     op: dict[str, Any]
     began_us: int
     values: frozenset[Any] | None
+    program: Any
     may_take: bool = True
     returns_to: Process | None = None
 
@@ -115,9 +119,10 @@ class Model:
         #: What clients do now, and what they have left with an unknown outcome.
         self.intents: dict[Intent, None] = {}
         self.queues = {name: QueueModel(self, catalog.queue(name)) for name in world.names}
-        skews = [one.get("skew", 0) for one in world.plan["processes"]]
-        skews += [op["ahead"] for op in world.ops if "ahead" in op]
-        self.skew_us = int(max(map(abs, [0, *skews])) * 1e6)
+        #: By how much the clocks of processes are wrong at least and at most.
+        self.skews = {one.program: one.skews_us() for one in world.processes}
+        #: The process whose commit is looked at.
+        self.committer: Any = None
         sleeps = max((op.get("strike", {}).get("sleeps", 0) for op in world.ops), default=0)
         #: By how much a commit may come later than the look at the clock before it.
         late_us = 3_000_000 if world.cluster.faults.commit else 0
@@ -127,10 +132,13 @@ class Model:
         #: How many items have left a table since a client who is alone began what it does.
         self.left: Counter[str] = Counter()
 
-    def begin(self, op: dict[str, Any], values: Iterable[Any] | None = None) -> Intent:
-        """Note what a client is about to do."""
+    def begin(
+        self, op: dict[str, Any], values: Iterable[Any] | None = None, program: Any = None
+    ) -> Intent:
+        """Note what a client of a process is about to do, or the observer."""
         known = None if values is None else frozenset(values)
-        intent = Intent(op, simulated.running.now_us, known)
+        program = program or self.world.doctor
+        intent = Intent(op, simulated.running.now_us, known, program)
         self.intents[intent] = None
         return intent
 
@@ -145,8 +153,9 @@ class Model:
         """Note that it is done, and can have no effect any more."""
         self.intents.pop(intent, None)
 
-    def see(self, before: State, after: State, changes: dict[bytes, Any]) -> None:
+    def see(self, before: State, after: State, changes: dict[bytes, Any], request: Any) -> None:
         """Let the items move that a commit has moved, those first that leave."""
+        self.committer = getattr(request, "program", self.world.doctor)
         moved = {name: queue.moved(changes) for name, queue in self.queues.items()}
         for name, places in moved.items():
             for place in places:
@@ -173,6 +182,8 @@ class Model:
         old = self.was(item.value, began_us)
         if not any(_is_answer(one, item) for one in old):
             simulated.running.fail(f"{item} was returned, which was {old}")
+        if item.lease is not None and (queue := self.queues.get(item.queue)):
+            queue.narrow(item)
 
     def found(self, item: Any, op: dict[str, Any], began_us: int) -> None:
         """Check that an item which a push has found had its key at some time while that ran."""
@@ -213,9 +224,11 @@ class Model:
                 if name in at or intent.values is not None:
                     yield intent
 
-    def span(self, began_us: float) -> Span:
-        """Return when a client may have looked at its clock, between a moment and now."""
-        return Span(began_us - self.skew_us, simulated.running.now_us + self.skew_us)
+    def span(self, began_us: float, *programs: Any) -> Span:
+        """Return when processes, or who commits, may have looked at their clocks since a moment."""
+        skews = [self.skews.get(one, (0, 0)) for one in (*programs, self.committer)]
+        low, high = (chosen(one[at] for one in skews) for at, chosen in ((0, min), (1, max)))
+        return Span(began_us + low, simulated.running.now_us + high)
 
 
 class QueueModel:
@@ -281,8 +294,17 @@ class QueueModel:
             secret = base64.urlsafe_b64encode(now[1]).rstrip(b"=").decode()
             found = [one._replace(lease=secret) for one in found]
         self.things[place] = _merged(found)
+        if len(self.things[place]) > _MOST_THINGS:
+            raise Found(f"{UNCLEAR}{value} may be {len(self.things[place])} things")
         self._check_key(place, *found[:1] * (was is None or was[0] == DEAD))
         self._model.note(value, self.things[place])
+
+    def narrow(self, item: Any) -> None:
+        """Let an item be what a call has returned, if it still is under its lease."""
+        place, secret = self._keys.place_named(item.id), item.lease.rpartition(".")[2]
+        old = self.things.get(place, [])
+        found = [one for one in old if one.lease == secret and _is_answer(one, item)]
+        self.things[place] = found or old
 
     def _check_key(self, place: bytes, new: Thing | None = None) -> None:
         """Check that no other item has the unique key that one gets."""
@@ -316,6 +338,8 @@ class QueueModel:
         priority = 0 if self._queue.kind == "priority" else None
         for intent in [*self._model.intents]:
             op, span = intent.op, self._model.span(intent.began_us)
+            if intent.program is not self._model.committer:
+                continue
             if op["do"] in _PUSHES and value in (intent.values or ()):
                 given = op["priority"] if priority is not None else None
                 new = Thing(value, READY, given, span if self._keeps else None)
@@ -344,7 +368,7 @@ class QueueModel:
     def _steps(self, one: Thing, table: str) -> Iterator[Thing]:
         """Yield what an item may be after one step."""
         now = simulated.running.now_us
-        is_over = one.until is not None and one.until.low - self._model.skew_us <= now
+        is_over = one.until is not None and one.until.low <= self._model.span(now).high
         if one.table == LEASED and is_over:
             recent = self._model.span(now - self._model.slack_us)
             until = one.until
@@ -359,7 +383,7 @@ class QueueModel:
 
     def _by(self, intent: Intent, one: Thing, table: str) -> Iterator[Thing]:
         """Yield what a client may make of an item."""
-        op, span = intent.op, self._model.span(intent.began_us)
+        op, span = intent.op, self._model.span(intent.began_us, intent.program)
         verb = op["do"].partition("_")[0]
         is_taken = one.table in (READY, AWAY)
         if "lease" in op["do"] and is_taken and table == LEASED:
@@ -367,10 +391,19 @@ class QueueModel:
             yield one.put(LEASED, until=until, began=span, worker=worker)
         if one.table == READY and table == AWAY and op["do"].startswith(_TAKES):
             yield one.put(AWAY)
-        if "lease" in op["do"] and one.table == LEASED and table == READY and "strike" in op:
+        if one.table == LEASED and intent.values and verb == "lease":
+            yield from self._if(table, one.put(GONE))
+        if intent.program is self._model.committer:
+            yield from self._by_itself(intent, one, table, span)
+
+    def _by_itself(self, intent: Intent, one: Thing, table: str, span: Span) -> Iterator[Thing]:
+        """Yield what a client makes of an item in a commit of its process: only takes have help."""
+        op = intent.op
+        verb, is_struck = op["do"].partition("_")[0], "strike" in op or "cancel" in op
+        if "lease" in op["do"] and one.table == LEASED and table == READY and is_struck:
             yield one.put(READY)
-        if one.table == LEASED and intent.values and verb in ("ack", "requeue", "lease"):
-            yield from self._if(table, one.put(_ENDS.get(verb, GONE)))
+        if one.table == LEASED and intent.values and verb in _ENDS:
+            yield from self._if(table, one.put(_ENDS[verb]))
         if one.table == LEASED and intent.values and verb == "nack":
             how = {"delay": op.get("delay"), "retry": op.get("retry", True)}
             yield from self._if(
@@ -425,7 +458,8 @@ class QueueModel:
         found = list(old)
         for one in old:
             for intent in self._model.about(self._queue.name, one.value):
-                if intent.op["do"].startswith("extend"):
+                is_own = intent.program is self._model.committer
+                if is_own and intent.op["do"].startswith("extend"):
                     until = self._model.span(intent.began_us).later(intent.op["seconds"])
                     found.append(one._replace(until=until))
         return found
@@ -434,7 +468,8 @@ class QueueModel:
 
     def least(self) -> int:
         """Return how many items a take finds at least, if others do nothing."""
-        state, now = self._world.cluster.state, simulated.running.now_us - self._model.skew_us
+        state = self._world.cluster.state
+        now = simulated.running.now_us + min(low for low, _ in self._model.skews.values())
         paused = self._tables.paused, *([self._tables.member.paused] if self._tables.member else [])
         limits = self._world.processes[0].catalog.queue(self._queue.name).parts.taker.limits
         if limits or not self._is_strict or any(key in state.values for key in paused):

@@ -1,9 +1,9 @@
 """Copies of the package, one for each simulated process: the seam is the import statement.
 
 The package waits, looks at the clock and draws at random by the modules ``threading``, ``_thread``,
-``time``, ``os``, ``queue``, ``random`` and ``secrets`` of the standard library alone, which it
-imports as modules. A copy's
-modules are the package's own code, run again with an ``__import__`` that gives them simulated ones.
+``time``, ``os``, ``queue``, ``random``, ``secrets``, ``asyncio`` and ``concurrent.futures`` of the
+standard library alone; all but the last it imports as modules. A copy's modules are the package's
+own code, run again with an ``__import__`` that gives them simulated ones.
 So each process has its own global variables, as a real one has, and nothing of the package knows.
 """
 
@@ -109,11 +109,16 @@ class Program:
         #: What is remembered of calls, whose lines would run in the first run alone.
         self._caches: list[Any] = []
         hooks = {"register_at_fork": self._register}
+        threading = locks.threading_for(self, rlock)
+        pool = type("Pool", (locks.Pool,), {"thread": threading["Thread"]})
+        loop = {"run_coroutine_threadsafe": locks.run_coroutine_threadsafe}
         names: dict[str, dict[str, Any]] = {
-            "threading": locks.threading_for(self, rlock),
+            "threading": threading,
+            "asyncio": {"new_event_loop": locks.EventLoop, **loop},
+            "concurrent.futures": {"ThreadPoolExecutor": pool},
             "_thread": {"RLock": rlock},
             "time": {"clock_gettime": _seconds, "time_ns": self._time_ns, "sleep": _sleep},
-            "os": {"getpid": self._getpid, "urandom": self.dice.randbytes, **hooks},
+            "os": {"getpid": self._getpid, "_exit": _exit, "urandom": self.dice.randbytes, **hooks},
             "queue": {"SimpleQueue": locks.SimpleQueue},
             "random": {name: getattr(self.dice, name) for name in _DRAWS},
             "secrets": {"token_hex": lambda size: self.dice.randbytes(size).hex()},
@@ -235,6 +240,11 @@ def _seconds(_: int) -> float:
 
 def _line() -> None:
     simulated.running.line()
+
+
+def _exit(_: int) -> None:
+    """End the coroutine that is closed in another process than its own."""
+    raise simulated.Ended
 
 
 def _sleep(seconds: float) -> None:

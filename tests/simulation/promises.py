@@ -61,7 +61,7 @@ class Promises:
         self._burst, self._level, self._since = limits.get("burst", options.burst), 0.0, 0
         self._is_open = self._is_free and not verbs & {"pause", "pause_family"}
         #: Whether nothing keeps it once it is empty: no responses, tokens, clocks that are ahead.
-        has_keys = "push_shared" in verbs or any("once" in op for op in ops)
+        has_keys = verbs & {"push_shared", "pop_shared"} or any("once" in op for op in ops)
         self._is_plain = self._is_free and not has_keys and not world.is_skewed
         #: When each of its ready items became that, and those that were.
         self._ready_since: dict[bytes, int] = {}

@@ -12,6 +12,7 @@ import contextlib
 import heapq
 import itertools
 import random
+from asyncio import _get_running_loop, _set_running_loop
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,6 +23,9 @@ START_US = 1_700_000_000_000_000
 _LONGEST_US = 70_000 * 1_000_000
 #: A wait that is longer is for ever.
 _FOREVER_SECONDS = 1e9
+
+#: What a finding begins with that is none: a run of which nobody can say what must hold.
+UNCLEAR = "unclear: "
 
 #: How often a thread is told to end.
 _ENDS = 20
@@ -229,8 +233,12 @@ class Schedule:
             action()
 
     def _hand_over(self, thread: SimThread) -> None:
-        self.current = thread
+        self.current, loop = thread, _get_running_loop()  # that of the real thread
+        if loop is not None:
+            _set_running_loop(None)
         thread.greenlet.switch()
+        if loop is not None:
+            _set_running_loop(loop)
 
     # Threads
 

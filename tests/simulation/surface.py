@@ -42,7 +42,7 @@ _FUNCTIONS = {
 _CLIENTS = "tests.simulation."
 #: What clients do not use, as patterns, by why.
 LEFT_OUT = {
-    "event loops are not simulated: tests/contract/awaiting": (
+    "clients await takes, pushes and ends of leases: the rest in tests/contract/awaiting": (
         *("SeveralQueues.a[plnae]*", "FdbQueueTask.a*", "*.arefresh", "*.await_result*"),
     ),
     "parts of the package ask, not callers; what callers do reaches it": (
@@ -66,17 +66,24 @@ LEFT_OUT = {
         "FdbQueueBackend.has_time_limits",
     ),
     "processes are ended: tests/tasks/test_time_limits.py": (
-        *("FdbQueueTask(timeout)", "TaskWorker(watch)", "TaskWorker(left)"),
+        *("TaskWorker(watch)", "TaskWorker(left)"),
     ),
     "its rows are in another database: tests/tasks/test_outbox_faults.py": (
         "FdbQueueBackend.outbox",
     ),
     "it is to come": (
         *("*(tr)", "*(not_before)", "*(beside)", "*(waits_while)", "*(reason)", "*(worker)"),
-        *("*(died_before)", "*(leased_before)", "*.give_back(on_*", "Queue.prepare*"),
+        *("*.give_back(on_*", "Queue.prepare*"),
         *("Queue.p[oe]*_m[ia][nx]*", "Queue.lease_m[ia][nx]*", "Queue.leased*"),
         *("Queue.*_many(once)", "*(to_lease)", "Queue.move_many(*"),
-        *("*.held_until*", "*.paused", "Queue.get*", "Queue.has_item*", "Queue.iterate*"),
+        *(
+            "SeveralQueues.run_now(due_before)",
+            "*.held_until*",
+            "*.paused",
+            "Queue.get*",
+            "Queue.has_item*",
+            "Queue.iterate*",
+        ),
         *("Queue.by_priority*", "Queue.bury_corrupt", "Queue.redrive(*", "Queue.dead_by_reason*"),
         *("Queue.adopt_settings", "SeveralQueues.pop", "*.lease", "SeveralQueues.requeue"),
         *("SeveralQueues.pop(*", "SeveralQueues.lease(*", "SeveralQueues.ack*", "*.nack*"),

@@ -5,8 +5,9 @@ worker with threads of its own, which leases tasks and ends them as any worker d
 two tasks in each transaction, and two parts share a row of bits, so that small ones go the ways of
 large ones.
 
-There are three functions: a plain one, one with limits by key, and one that notes how far it is,
-and writes a key in the transaction of its end. A schedule enqueues the first. When all wait, each
+There are four functions: a plain one, one with limits by key, one that notes how far it is and
+writes a key in the transaction of its end, and a coroutine, which has a time limit and fewer
+attempts, and is ended by an abort by force. A schedule enqueues the first. When all wait, each
 result and each group is read, and the counters of functions; they show what was seen at commits.
 
 Some processes have other limits in their code than others, as during a deployment. After an abort
@@ -15,6 +16,7 @@ a task does not begin, and one that has expired never does.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import datetime
 import functools
@@ -57,6 +59,11 @@ _BY_HAND = {"remove", "clear", "clear_state"}
 #: What else ends tasks, or changes what is known of them, and how exactly moments are noted.
 _DISTURBING = {*_BY_HAND, "redrive", "abort", "abort_group", "fork", "clock"}
 _NOTED_US = 300_000
+#: The time limit of a coroutine, and how many attempts at it there are.
+_TIMEOUT, _FEWER = 8, 2
+_TIMED_OUT = "fdbqueue.tasks.exceptions.TaskTimeout"
+#: An abort by force ends what runs within this time.
+_FORCED_US = 10_500_000
 
 
 def prepare(own: Program) -> None:
@@ -75,12 +82,12 @@ def prepare(own: Program) -> None:
 
 def backend_of(own: Program, options: dict[str, Any]) -> Any:
     """Return the backend of a copy, over no catalog yet."""
-    options = {"retention": {"successful": None}, **options}
+    options = {"retention": {"successful": None}, "grace_seconds": 1, **options}
     limits = options.pop("limits", {"max_running": 1})
     params = {"QUEUES": ["default"], "OPTIONS": options}
     made = own["tasks.backend"].FdbQueueBackend("default", params)
     own["tasks.compat"].task_backends["default"] = made
-    named = {work: {}, limited: _limits(limits), noting: {}}
+    named = {work: {}, limited: _limits(limits), noting: {}, awaiting: _HURRIED}
     for function, given in named.items():
         own.named[f"{__name__}.{function.__name__}"] = _task(own, function, **given)
     return made
@@ -91,6 +98,26 @@ def work(*given: Any) -> Any:
     own, how = simulated.running.current.process, given[-1]
     simulated.running.tasks.begin(how)
     simulated.running.sleep(how["seconds"])
+    return _ended(own, how)
+
+
+async def awaiting(how: dict[str, Any]) -> Any:
+    """Be a coroutine that takes some seconds, unless it is ended before."""
+    own = simulated.running.current.process
+    simulated.running.tasks.begin(how)
+    try:
+        await asyncio.sleep(how["seconds"])
+    except asyncio.CancelledError:
+        simulated.running.tasks.leave(how)
+        raise
+    return _ended(own, how)
+
+
+_HURRIED = {"timeout": _TIMEOUT, "max_attempts": _FEWER}
+
+
+def _ended(own: Program, how: dict[str, Any]) -> Any:
+    """End a task."""
     simulated.running.tasks.leave(how)
     if simulated.running.tasks.runs[how["id"]] <= how["fails"]:
         if how["id"] % 2:  # some ask to run again, and half of these spend no attempt
@@ -137,6 +164,11 @@ def _spends(how: dict[str, Any]) -> bool:
     return bool(how["id"] % 4 != 3)
 
 
+def _is_long(how: dict[str, Any]) -> bool:
+    """Tell whether each attempt at a task is over its time limit."""
+    return "coroutine" in how and how["seconds"] > _TIMEOUT
+
+
 def _task(own: Program, function: Any = work, **options: Any) -> Any:
     """Return a task, as its code says it or with other options, which the backend allows."""
     facts = {"backend": "default", "queue_name": "default", "run_after": None, "priority": 0}
@@ -174,6 +206,7 @@ class Tasks:
         self._expires: dict[int, int] = {}
         #: What an abort of a task has said, and when.
         self._aborted: dict[int, tuple[str, int]] = {}
+        self._forced: dict[int, int] = {}
         self._groups: dict[str, list[int]] = {}
         self._slots: set[int] = set()
         self._hows: dict[int, dict[str, Any]] = {}
@@ -220,6 +253,9 @@ class Tasks:
             limits = self._world.plan["tasks"]["limits"]
             limits = {"max_running": op["newer"]} if "newer" in op else limits
             return _task(own, limited, **_limits(limits), **options)
+        if "coroutine" in op:
+            how["coroutine"] = True
+            return _task(own, awaiting, **_HURRIED, **options)
         return _task(own, noting if "notes" in op else work, **options)
 
     def enqueue(self, client: Client, op: dict[str, Any]) -> Any:
@@ -249,6 +285,8 @@ class Tasks:
         own, hows = client.process.program, [self._how(op) for _ in range(op["count"])]
         known = [one["id"] for one in hows]
         task = self._made(own, op, {"id": 1})
+        for how in hows if "coroutine" in op and "key" not in op else ():
+            how["coroutine"] = True
         undo = functools.partial(self._world.ledger.refused.update, dict.fromkeys(known))
         found = client.call(task.enqueue_many, [([how], {}) for how in hows], undo=undo)
         if [one.args for one in found] != [[how] for how in hows]:
@@ -339,7 +377,10 @@ class Tasks:
         if not self._ids:
             return "there is none"
         one = self._ids[op["which"] % len(self._ids)]
-        outcome = client.call(client.process.program["tasks.aborts"].abort, one)
+        how = {"by_force": True} if "force" in op else {}
+        outcome = client.call(client.process.program["tasks.aborts"].abort, one, **how)
+        if outcome == "asked" and how:
+            self._forced.setdefault(self._numbers[one], simulated.running.now_us)
         if "redrive" not in self._world.verbs or outcome == "aborted":
             self._aborted[self._numbers[one]] = outcome, simulated.running.now_us
         return outcome
@@ -371,7 +412,7 @@ class Tasks:
         if outcome and (outcome != "asked" or simulated.running.now_us - at > late_us):
             simulated.running.fail(f"{how['id']} has begun, and an abort said {outcome!r}")
         self._again += how["id"] % 2
-        most = self._world.plan["tasks"]["max_attempts"]
+        most = self._most(how)
         most += most > 1  # a killed worker's is spared once, unless it may run once only
         most += 0 if _spends(how) else how["fails"]
         if self.runs[how["id"]] > most and "redrive" not in self._world.verbs:
@@ -382,8 +423,17 @@ class Tasks:
                 simulated.running.fail(f"{number} began, and {missing} have not succeeded")
 
     def leave(self, how: dict[str, Any]) -> None:
-        """Note that a task is about to end."""
+        """Note that a task is about to end; a coroutine that was to end before has done so."""
+        late_us = simulated.running.now_us - self._forced.get(how["id"], math.inf)
+        took_us = simulated.running.now_us - self._begun[how["id"]][-1]
+        is_late = late_us > _FORCED_US or took_us > _TIMEOUT * 1e6 + _NOTED_US
+        if "coroutine" in how and is_late and self._is_even:
+            simulated.running.fail(f"{how} was to end before: {took_us} us, {late_us} us")
         self._left[how["id"]] = simulated.running.now_us
+
+    def _most(self, how: dict[str, Any]) -> int:
+        """Return how many attempts at a task there are at most."""
+        return _FEWER if "coroutine" in how else int(self._world.plan["tasks"]["max_attempts"])
 
     def see(self, before: State, after: State, changes: dict[bytes, Any]) -> None:
         """Check a commit: a task is enqueued once, and its end is noted once."""
@@ -517,7 +567,9 @@ class Tasks:
             raise Found(f"the task {number} shows {found.worker_ids}, of {len(begun)} runs")
         failed = len(begun) - has_succeeded
         paths = [one.exception_class_path for one in found.errors]
-        if number % 2 == 0 and paths != ["builtins.ValueError"] * failed:
+        how = self._hows[number]
+        kind = _TIMED_OUT if _is_long(how) else "builtins.ValueError"
+        if (number % 2 == 0 or _is_long(how)) and paths != [kind] * failed:
             raise Found(f"the task {number} shows {paths} of {failed} failures")
 
     def _check_groups(self, known: dict[int, Any]) -> None:
@@ -535,8 +587,39 @@ class Tasks:
             expected = statuses.count("SUCCESSFUL"), statuses.count("FAILED"), len(first)
             if shown != statuses or counts != expected or len(failed) != expected[1]:
                 raise Found(f"{group} shows {shown}, of {statuses}")
+            self._check_group(group, [known.get(one) for one in first])
             if [one.at for one in group.parts(after=0, limit=2)] != [1, 2][: len(first) - 1]:
                 raise Found(f"{group} shows other parts than the first")
+
+    def _check_group(self, group: Any, statuses: list[Any]) -> None:
+        """Check whether a group has ended as its parts have, and what an outline shows of it."""
+        own, then = self._own, group.follows
+        has_failed = "FAILED" in statuses and not (then and then.is_enqueued)
+        last = then.status if then else None
+        is_over = None not in statuses and (then is None or last is not None)
+        expected = "RUNNING" if any(statuses) else "READY"
+        if is_over and (last == "SUCCESSFUL" if then else not has_failed):
+            expected = "SUCCESSFUL"
+        shown = str(group.status), group.is_finished == (group.finished_at is not None)
+        is_fixed = has_failed or last == "FAILED" or group.is_aborted
+        if not is_fixed and shown != (expected, True):
+            raise Found(f"{group} shows {shown}, of {statuses}, {last}")
+        results, parts = own["tasks.group_results"], group.parts()
+        enqueued = [one for one in parts if one.is_enqueued]
+        if [one.result().id for one in enqueued] != [one.id for one in enqueued]:
+            raise Found(f"the results of {group} are others")
+        place = own["tasks.records"].TreePlace(*results.branch_named(group.id), 0, group.count)
+        backend = own["tasks.compat"].task_backends["default"]
+        first, *lines = results.outline_of(self._queue().database, backend, place)
+        ids = [one.id for one in (*parts, *([then] if then else []))]
+        share = 100 * (group.succeeded + group.failed) / group.count
+        here = [one.is_here for one in lines]
+        if (
+            [one.task for one in lines] != ids
+            or abs(first.percent - share) > 0.1
+            or here.index(True)
+        ):
+            raise Found(f"the outline of {group} is {first}, {lines}")
 
     def _check_counters(self) -> None:
         """Check how many attempts have succeeded, as is counted for each function."""
@@ -612,10 +695,11 @@ class Tasks:
         how, world = self._hows[number], self._world
         if not self._is_even or number % 7 == 0 or world.verbs & _DISTURBING:
             return
-        most = world.plan["tasks"]["max_attempts"]
-        is_free = number % 2 and not _spends(how)  # asks to run again, and spends no attempt
-        runs = how["fails"] + 1 if is_free else min(how["fails"] + 1, most)
-        if (status == "SUCCESSFUL") != (runs > how["fails"]) or self.runs[number] != runs:
+        most, fails = self._most(how), math.inf if _is_long(how) else how["fails"]
+        # some ask to run again, and spend no attempt
+        is_free = number % 2 and not _spends(how) and not _is_long(how)
+        runs = fails + 1 if is_free else min(fails + 1, most)
+        if (status == "SUCCESSFUL") != (runs > fails) or self.runs[number] != runs:
             raise Found(f"{how} has ended as {status} after {self.runs[number]} runs, not {runs}")
 
     def _check_follower(

@@ -26,7 +26,7 @@ def draw_plan(seed: int) -> dict[str, Any]:
     crowd = dice.choice([*_CROWDS]) if dice.random() < 0.4 else ""
     is_alone = not crowd and dice.random() < 0.4
     row = _CROWDS.get(crowd, {})
-    has_tasks = crowd == "task limits" or (not crowd and dice.random() < 0.4)
+    has_tasks = crowd in ("task limits", "coroutines") or (not crowd and dice.random() < 0.4)
     members = row.get("members", 0) if crowd else dice.choice((1, 2, 4))
     has_family = members > 0 and not (has_tasks or (not crowd and dice.random() < 0.3))
     names = [f"m-{letter}" for letter in "abcd"[:members]] * has_family
@@ -77,6 +77,8 @@ def draw_plan(seed: int) -> dict[str, Any]:
         size = row.get("ops", 15) if crowd else 30 if is_alone else dice.randint(2, most)
         ops = [draw.op() for _ in range(size)]
         for op in ops:
+            if is_alone:
+                op.pop("cancel", None)
             if dice.random() < strikes:
                 op["strike"] = _strike(dice, dice.choice(kinds), crowd)
         plan["clients"].append({"process": number % len(processes), "ops": ops})
@@ -138,27 +140,28 @@ def _process(dice: random.Random, queues: dict[str, Any]) -> dict[str, Any]:
 #: The verbs: how often each is drawn if it is there, and its arguments. Those with a question mark
 #: are left out at times; what follows an equals sign is what an argument is drawn from.
 _VERBS = {
-    "push": "6 count=one priority delay? unique? once? exactly? prepared?",
-    "pop": "4 count end wait? once?",
-    "lease": "4 count end seconds wait? once? worker?",
-    "ack": "4 which once? through?",
+    "push": "6 count=one priority delay? unique? once? exactly? prepared? awaits? cancel?",
+    "pop": "4 count end wait? once? awaits? cancel?",
+    "lease": "4 count end seconds wait? once? worker? awaits? cancel?",
+    "ack": "4 which once? through? awaits? cancel?",
     "think": "2 wait=think",
-    "family_pop": "3 count end wait? once?",
-    "family_lease": "3 count end seconds wait? once? worker?",
-    "nack": "2 which delay? retry? once? reason? through?",
-    "extend": "1 which seconds through? once?",
-    "requeue": "1 which",
-    "push_shared": "1 which priority",
-    "push_many": "1 count=many priority delay?",
-    "push_batch": "1 count=many priority delay? once?",
-    "ack_many": "1 once?",
-    "pop_min": "1 wait?",
+    "family_pop": "3 count end wait? once? awaits? cancel?",
+    "family_lease": "3 count end seconds wait? once? worker? awaits? cancel?",
+    "nack": "2 which delay? retry? once? reason? through? awaits? cancel?",
+    "extend": "1 which seconds through? once? awaits? cancel?",
+    "requeue": "1 which awaits? cancel?",
+    "push_shared": "1 which priority kept?",
+    "pop_shared": "1 which",
+    "push_many": "1 count=many priority delay? awaits? cancel?",
+    "push_batch": "1 count=many priority delay? once? awaits? cancel?",
+    "ack_many": "1 once? awaits? cancel?",
+    "pop_min": "1 wait? awaits? cancel?",
     "pop_max": "1 wait?",
     "lease_min": "1 seconds wait? worker?",
-    "lease_max": "1 seconds wait? worker?",
-    "nack_many": "1 delay? reason? once?",
-    "extend_many": "1 seconds through?",
-    "lease_ack": "2 count end seconds wait? worker?",
+    "lease_max": "1 seconds wait? worker? awaits? cancel?",
+    "nack_many": "1 delay? reason? once? awaits? cancel?",
+    "extend_many": "1 seconds through? awaits? cancel?",
+    "lease_ack": "2 count end seconds wait? worker? awaits? cancel?",
     "pause": "1",
     "resume": "2",
     "pause_family": "1",
@@ -187,12 +190,13 @@ _VERBS = {
 }
 #: The verbs of clients that have tasks, and how often each is drawn if it is there.
 _ON_TASKS = {
-    "enqueue": "6 seconds=runs fails more? priority key? notes? unique? later? within? newer?",
-    "enqueue_many": "1 seconds=runs fails priority key? count=many",
+    "enqueue": "6 seconds=runs fails more? priority key? notes? unique? later? within? newer? "
+    "coroutine?",
+    "enqueue_many": "1 seconds=runs fails priority key? count=many coroutine?",
     "group": "3 count=many seconds=runs fails then? always=flag chain? key?",
     "result": "2 which wait of_group?",
     "work": "8 threads prefetch? wait=hour",
-    "abort": "1 which",
+    "abort": "1 which force?",
     "abort_group": "1 which",
     **{verb: _VERBS[verb] for verb in ("think", "look", "remove", "redrive", "recount", "fork")},
     **{verb: _VERBS[verb] for verb in ("pause", "resume", "clear", "sweep", "clock")},
@@ -239,17 +243,22 @@ _VALUES: dict[str, tuple[Any, ...]] = {
     "notes": (True,),
     "later": (0.5, 3, 20),
     **dict.fromkeys(("within", "streamed", "exactly", "prepared", "named"), (True,)),
+    **dict.fromkeys(("coroutine", "force"), (True,)),
     "newer": (1, 2, 3),
     "before": (0.001, 0.3, 2, 7),
     "soon": (-0.1, -1, -5),
     "of_group": (True,),
+    "awaits": (True,),
+    "kept": (0.3, 7),
+    "cancel": (0, 0.0002, 0.001, 0.3, 5),
 }
 #: How often arguments are there that may be left out.
 _RATES = {"delay": 0.6, "wait": 0.6, "unique": 0.2, "once": 0.3, "retry": 0.2}
 _RATES |= {"worker": 0.5, "spend": 0.5, "reason": 0.5, "limit": 0.5, "through": 0.5}
 _RATES |= {"streamed": 0.5, "exactly": 0.3, "prepared": 0.2, "ends": 0.7, "take": 0.7}
 _RATES |= {"key": 0.4, "notes": 0.4, "later": 0.2, "within": 0.2, "of_group": 0.5}
-_RATES |= {"newer": 0.3, "named": 0.3, "before": 0.3}
+_RATES |= {"newer": 0.3, "named": 0.3, "before": 0.3, "awaits": 0.5, "cancel": 0.5, "kept": 0.5}
+_RATES |= {"coroutine": 0.4, "force": 0.5}
 _RATES |= {"more": 0.3, "then": 0.6, "chain": 0.4, "prefetch": 0.6}
 
 
@@ -324,6 +333,13 @@ _CROWDS: dict[str, dict[str, Any]] = {
         "rates": {"wait": 0.7},
         "members": 4,
     },
+    "coroutines": {
+        "verbs": "6 enqueue 8 work 2 abort 1 think",
+        "values": {"fails": [0, 0, 1], "runs": [0, 1, 7, 15], "think": [0.3, 2, 7]},
+        "rates": {"coroutine": 0.8, "force": 0.7, "unique": 0, "key": 0, "notes": 0},
+        "clients": 3,
+        "ops": 9,
+    },
     "task limits": {
         "verbs": "6 enqueue 2 enqueue_many 8 work 1 group 1 think 1 redrive 1 result",
         "values": {"fails": [0, 0, 1, 5], "runs": [0, 0.05, 1], "key": ["x"]},
@@ -396,6 +412,8 @@ class _Draw:
             name, _, pool = text.rstrip("?").partition("=")
             if not text.endswith("?") or self._dice.random() < self._rates[name]:
                 op[name] = self._dice.choice(self._values[pool or name])
+        if "awaits" not in op:
+            op.pop("cancel", None)
         if "unique" in op:
             op["while"] = self._dice.choice(self._values["while"])
         return op

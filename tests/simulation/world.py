@@ -20,7 +20,7 @@ from tests.simulation.promises import Promises
 from tests.simulation.schedule import Found, Schedule
 from tests.simulation.workload import PATTERN
 
-_MODULES = ("service", "service.tools.examination", "exceptions")
+_MODULES = ("service", "service.tools.examination", "service.tools.engine_copy", "exceptions")
 #: Time that is left at the end for all leases, delays and handoffs to expire.
 _REST_SECONDS = 400
 #: For how long to wait for the last items: a rate may need a minute, and a minute more.
@@ -29,11 +29,16 @@ _DRAIN_SECONDS = 150
 #: leased and delayed items, chunks, handoffs and unique keys.
 _EMPTY_TABLES = {bytes((byte,)) for byte in b"\x04\x06\x08\x09\x0a\x0b\x0d\x10\x13"}
 _CHUNKS = b"\x0d"
+_STRIKES = {"strike", "cancel"}
+#: Of which kind workers are, and within which time others see them.
+_WORKERS, _PRESENT_US = {"worker": "items", "family_worker": "items", "work": "tasks"}, 1_000_000
 _FREE = {"max_leased": None, "rate": None}
 _LIMITS = ("max_leased", "rate", "burst")
 _REMOVALS = {"clear", "clear_state", "remove", "remove_many", "abort_group"}
 #: If nothing is under way, and time is to jump by more than this, nobody may sleep who need not.
 _JUMP_US = 1_500_000
+#: How many seeds end by a copy to another cluster.
+_COPIED = 0.1
 #: At how many moments until then at which something is due it is looked for.
 _DUES = 4
 #: How many wrong calls each look makes at a queue.
@@ -42,7 +47,12 @@ _WRONG_CALLS = 3
 _PADDING = 150_000
 #: How many rows, items and queues the package deals with at once in some seeds.
 _SMALL: dict[str, Any] = {"_PORTIONS": {"SUCCESSFUL": 2, "FAILED": 1}}
-_SMALL |= {"MAX_EXPIRED": 4, "ROUND_ITEMS": 10, "MAX_RETURNED_BYTES": 400_000}
+_SMALL |= {
+    "MAX_EXPIRED": 4,
+    "ROUND_ITEMS": 10,
+    "MAX_RETURNED_BYTES": 400_000,
+    "PORTION_BYTES": 3_000,
+}
 for _names in (
     "PAGE_ROWS ITERATED_ITEMS READ_AT_ONCE _READ_AT_ONCE _READS_AT_ONCE _AT_ONCE _NEXT_MOMENTS",
     "_FROM_EACH _ARMED_AT_ONCE _PUSHED_AT_ONCE _ROWS_AT_ONCE _AGES_AT_ONCE _LEVELS_AT_ONCE",
@@ -100,6 +110,14 @@ class Process:
         self.is_whole = True
         self.databases: list[Database] = []
         self.open()
+
+    def skews_us(self) -> tuple[int, int]:
+        """Return by how much its clock is wrong at least and at most, in the plan."""
+        plan, number = self.world.plan, self.number
+        skews = [0, plan["processes"][number].get("skew", 0)]
+        own = [one["ops"] for one in plan["clients"] if one.get("process", 0) == number]
+        skews += [op["ahead"] for ops in own for op in ops if "ahead" in op]
+        return int(min(skews) * 1e6), int(max(skews) * 1e6)
 
     def open(self) -> None:
         """Open the catalog."""
@@ -217,9 +235,9 @@ class World:
         self.ops = ops = [op for client in plan["clients"] for op in client["ops"]]
         self.names = sorted({op[key] for op in ops for key in ("queue", "to") if key in op})
         self.verbs = {op["do"] for op in ops}
-        #: Whether the plan has neither faults nor strikes.
+        #: Whether the plan has neither faults, strikes nor cancellations.
         faults = self.cluster.faults
-        self.is_calm = not (faults.commit or faults.read or any("strike" in op for op in ops))
+        self.is_calm = not (faults.commit or faults.read or any({*op} & _STRIKES for op in ops))
         #: Whether nothing but the operations of one client happens, without a delay.
         self.is_alone = self.is_calm and not faults.slow and len(plan["clients"]) == 1
         skews = [one.get("skew", 0) for one in (*plan["processes"], *ops)]
@@ -262,6 +280,8 @@ class World:
             for client in self.clients:
                 self.schedule.join(client.thread)
             self._settle()
+            if self._dice.random() < _COPIED:
+                self._check_copy()
         finally:
             self.schedule.end()
             logging.disable(logging.NOTSET)
@@ -296,7 +316,7 @@ class World:
             promises.see(*commit, self.schedule.now_us)
         self.tasks.see(*commit[:3])
         if self.model is not None:
-            self.model.see(*commit[:3])
+            self.model.see(*commit)
 
     # When all wait
 
@@ -331,11 +351,33 @@ class World:
                 wrong.check_corrupt(queue, self._dice, ready)
         self._check_names()
         self._check_formats()
+        if self.is_calm and not (self.cluster.faults.slow or self.is_skewed):
+            self._check_workers()
         if self.model is not None:
             self.model.look()
         if "tasks" in self.plan:
             self.tasks.check_wrong(self._dice)
             self.tasks.check()
+
+    def _check_workers(self) -> None:
+        """Check that others see the workers that are at work, and which queues were served."""
+        presences = self._catalog({}).presences
+        rows = {row.name: row for row in presences.read().rows if not row.is_lost}
+        working = {one.name: one for one in self.clients if one.op and one.op["do"] in _WORKERS}
+        if "fork" not in self.verbs and rows.keys() - {*working, "the end"}:
+            raise Found(f"the workers are shown as {rows}, and {[*working]} work")
+        for name, client in working.items():
+            op, row = client.op, rows.get(name)
+            if row is None and self.schedule.now_us - client.began_us > _PRESENT_US:
+                raise Found(f"{name} works, and is not shown")
+            kind, queues = _WORKERS[op["do"]], self.expanded(op.get("names") or [op["queue"]])
+            if row and ((row.kind, row.threads) != (kind, op["threads"]) or row.age_seconds > 6):
+                raise Found(f"{name} does {op}, and is shown as {row}")
+            if row and not all(map(row.may_serve, queues)):
+                raise Found(f"{name} works at {queues}, and is shown as {row}")
+            served = presences.served_in(self._database.create_transaction()).rows
+            if row and row.serves not in [one.serves for one in served]:
+                raise Found(f"{name} works at {queues}, which nobody has served: {served}")
 
     def _check_formats(self) -> None:
         """Check that a queue to which strangers have pushed has one format."""
@@ -434,6 +476,36 @@ class World:
         for promises in self._promises:
             promises.check_end()
         self._account(present)
+
+    def _check_copy(self) -> None:
+        """Check that a copy to another cluster, which is ended at times, has all there is."""
+        copying, target = self.doctor["service.tools.engine_copy"], Cluster("copy", Faults())
+        target.is_sound, bounds = True, (b"\x02sim\x00", b"\x02sim\x01")
+        sides = (
+            copying.Side(self._database, "here"),
+            copying.Side(Database(target, self.doctor), ""),
+        )
+        presences, census = self._catalog({}).presences, None
+
+        def step(_: int) -> None:
+            if self._dice.random() < 0.2:
+                raise InterruptedError
+
+        with self._looking():
+            here = {
+                key: self.cluster.state.values[key] for key in self.cluster.state.between(*bounds)
+            }
+            while here and census is None:
+                copy = copying.EngineCopy(*sides, [bounds], b"mark", presences)
+                with contextlib.suppress(InterruptedError):
+                    copy.begin(step)
+                    copy.copy(step)
+                    census = copy.finish(step)
+            if target.state.values != here or (census and census.keys != len(here)):
+                raise Found(f"{census} was copied, of {len(here)} keys")
+            with contextlib.suppress(copying.CopyRefused):
+                copying.EngineCopy(*sides, [bounds], b"mark", presences).check()
+                raise Found("what was copied may be copied again")
 
     def _drain(self, catalog: Any, present: dict[int, str], wait: float = _DRAIN_SECONDS) -> None:
         """Take all there is, members by their family; add the values, and where each was."""

@@ -241,7 +241,7 @@ def test_a_killer_among_others_costs_them_nothing(configure, environment):
     before = [jobs.note.enqueue(number) for number in range(20)]
     killer = jobs.die.enqueue()
     after = [jobs.note.enqueue(number) for number in range(20)]
-    command = [sys.executable, "manage.py", "tasks_worker", "--batch"]
+    command = [sys.executable, "manage.py", "tasks_worker", "--until-empty"]
     deaths = 0
     while stored(killer).status is not FAILED:
         ended = forked.run(

@@ -117,6 +117,7 @@ def test_long_arguments_are_taken(backend, work):
         {"max_attempts": 0},
         {"max_attempts": True},
         {"unique_while": "always"},
+        {"backoff": 5},
         *({"timeout": wrong} for wrong in WRONG_TIMEOUTS),
     ],
 )
@@ -408,7 +409,7 @@ def test_a_queue_that_would_be_another_backends_is_refused(backend):
         with pytest.raises(InvalidTask, match="'tasks-second-x', which is another backend's"):
             jobs.note.using(queue_name="second-x").enqueue(1)
         with pytest.raises(CommandError, match="'tasks-second-x', which is another backend's"):
-            call_command("tasks_worker", "--batch", "--queue", "second-x", stderr=io.StringIO())
+            call_command("tasks_worker", "--until-empty", "second-x", stderr=io.StringIO())
 
 
 def test_backends_whose_queues_may_be_the_same_are_found_by_a_check(backend):

@@ -155,7 +155,7 @@ def test_the_command_ends_with_exit_code_1(backend, start):
     """And what it held is ready at once."""
     first = left_jobs.break_the_worker.enqueue()
     second = jobs.note.enqueue(1)
-    worker = start("--batch")
+    worker = start("--until-empty")
     assert worker.process.wait(DEADLINE_SECONDS) == 1
     assert "MemoryError" in worker.said
     assert {stored(one).status for one in (first, second)} <= {READY, SUCCESSFUL}

@@ -87,7 +87,7 @@ def test_a_process_that_hangs_is_replaced(start, backend, clock, tmp_path):
 def test_a_task_that_hangs_each_time(start, backend, tmp_path):
     """It fails after its attempts; it is a dead letter with the reason."""
     hanging = timed_jobs.always_match.enqueue(str(tmp_path))
-    worker = start("--processes", "1", "--batch", FDBQUEUE_TEST_OPTIONS=options())
+    worker = start("--processes", "1", "--until-empty", FDBQUEUE_TEST_OPTIONS=options())
     assert end(worker) == 0
     assert status(hanging) is FAILED
     assert errors(hanging) == [TIMEOUT, TIMEOUT]
@@ -101,7 +101,7 @@ def test_a_task_that_hangs_each_time(start, backend, tmp_path):
 def test_what_a_replaced_process_has_noted_is_kept(start, backend):
     """Its attempt was the first; the next begins with the metadata that was written."""
     hanging = timed_jobs.note_and_match.enqueue()
-    worker = start("--processes", "1", "--batch", FDBQUEUE_TEST_OPTIONS=options())
+    worker = start("--processes", "1", "--until-empty", FDBQUEUE_TEST_OPTIONS=options())
     assert end(worker) == 0
     assert errors(hanging) == [TIMEOUT]
     assert (hanging.status, hanging.return_value) == (SUCCESSFUL, 7)
@@ -187,10 +187,13 @@ def test_a_pause_of_parent_and_child(start, backend, tmp_path):
 
 def test_a_worker_without_a_parent_says_what_it_cannot_end(start, backend, tmp_path):
     """If the backend has a time limit, and only then."""
-    worker = start("--batch", FDBQUEUE_TEST_OPTIONS=options())
+    worker = start("--until-empty", FDBQUEUE_TEST_OPTIONS=options())
     assert end(worker) == 0
     assert "and only notes that others go on" in worker.said
-    for arguments, more in (["--batch"], {}), (["--processes", "1", "--batch"], {"timeout": 1}):
+    for arguments, more in (
+        (["--until-empty"], {}),
+        (["--processes", "1", "--until-empty"], {"timeout": 1}),
+    ):
         worker = start(*arguments, FDBQUEUE_TEST_OPTIONS=json.dumps(more | {"grace_seconds": 1}))
         assert end(worker) == 0
         assert "and only notes that others go on" not in worker.said

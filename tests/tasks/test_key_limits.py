@@ -595,4 +595,4 @@ def test_a_command_refuses_a_queue_of_limited_tasks_that_there_is_not(backend, w
     call_command("queue_doctor", "--json", stdout=out)
     (name,) = set(re.findall(r"limited[.]tasks-default[.]\w+[.]a\b", out.getvalue()))
     call_command("queue_redrive", name, interactive=False, stdout=out)
-    assert out.getvalue().endswith(f"Requeued 1 dead item in '{name}'.\n")
+    assert out.getvalue().endswith(f"Redrove 1 dead item in '{name}'.\n")

@@ -24,10 +24,10 @@ COMMANDS = {
     "pop": lambda _id: ("queue_pop", NAME),
     "drain": lambda _id: ("queue_drain", NAME, "--discard", "--no-input"),
     "move": lambda _id: ("queue_move", NAME, "tasks-other", "--no-input"),
-    "work": lambda _id: ("queue_work", NAME, "--handler", "builtins.print"),
+    "work": lambda _id: ("queue_work", NAME, "--handler", "builtins.print", "--until-empty"),
     "work of several": lambda _id: (
         *("queue_work", "tasks-other", NAME),
-        *("--handler", "builtins.print"),
+        *("--handler", "builtins.print", "--until-empty"),
     ),
     "remove": lambda item_id: ("queue_remove", NAME, item_id, "--no-input"),
     "bury": lambda item_id: ("queue_bury", NAME, item_id),

@@ -74,7 +74,7 @@ def watched(settings, monkeypatch):
     """The same queues on the same engine, with each read and write noted."""
     settings.FDBQUEUE = {**settings.FDBQUEUE, "ENGINE": "tests.pages.watched_engine"}
     # a queue that nothing takes from costs some reads more, and the machine may be slow
-    monkeypatch.setattr("fdbqueue.columns.movement.WORKERLESS_SECONDS", 3_600)
+    monkeypatch.setattr("fdbqueue.columns.attention_causes.WORKERLESS_SECONDS", 3_600)
     watched_engine.reads.clear()
     watched_engine.writes.clear()
     return watched_engine

@@ -169,7 +169,7 @@ def test_how_it_is_shown(configure):
     backend = configure(**SHORT)
     said = io.StringIO()
     result = timed_jobs.sleep.enqueue()
-    call_command("tasks_worker", "--batch", stderr=said, stdout=said)
+    call_command("tasks_worker", "--until-empty", stderr=said, stdout=said)
     assert f"failed: {TIMEOUT}: The attempt took longer than" in said.getvalue()
     shown = json.loads(called("tasks_show", result.id, "--json"))
     assert [error["exception"] for error in shown["errors"]] == [TIMEOUT]

@@ -134,7 +134,7 @@ def test_a_second_signal_gives_running_tasks_back(start, begin, tmp_path, number
     assert worker.end(number) == code
     assert status(result) is READY
     (tmp_path / "one").touch()
-    assert start("--batch").end() == 0
+    assert start("--until-empty").end() == 0
     assert status(result) is SUCCESSFUL
 
 
@@ -285,7 +285,7 @@ def is_alive(pid):
 def test_a_task_with_processes_of_its_own(start, backend, arguments):
     """They handle signals as any process does, so those of a pool end when it ends them."""
     results = [jobs.work_in_a_pool.enqueue(), jobs.terminate_a_process.enqueue()]
-    assert start("--batch", *arguments).end() == 0
+    assert start("--until-empty", *arguments).end() == 0
     assert [status(result) for result in results] == [SUCCESSFUL] * 2
     assert [result.return_value for result in results] == [[0, 1, 2], -signal.SIGTERM]
 
@@ -356,14 +356,14 @@ def test_a_process_that_hangs_while_it_starts():
 def test_processes_of_a_batch(start, backend):
     """They end when there are no more tasks."""
     results = [jobs.note.enqueue(number) for number in range(20)]
-    assert start("--processes", "2", "--batch").end() == 0
+    assert start("--processes", "2", "--until-empty").end() == 0
     assert {status(result) for result in results} == {SUCCESSFUL}
 
 
 def test_each_process_is_replaced_after_its_tasks(start, backend):
     """``--max-tasks`` bounds what a process keeps; others go on."""
     results = [jobs.note.enqueue(number) for number in range(12)]
-    worker = start("--processes", "2", "--max-tasks", "3", "--worker-id", "anna")
+    worker = start("--processes", "2", "--max-tasks", "3", "--worker", "anna")
     wait_until(lambda: all(status(one) is SUCCESSFUL for one in results), DEADLINE_SECONDS)
     assert worker.end(signal.SIGTERM) == 0
     assert {one.worker_ids[0] for one in results} <= {"anna-1", "anna-2"}
@@ -406,23 +406,24 @@ def test_the_code_changes(start, backend, tmp_path):
 @cases(
     ("arguments", "said"),
     [
-        (["--queue", "nosuch"], "has no queue 'nosuch', but default, other."),
-        (["--queue", "default,no-*"], "has no queue 'no-[*]', but default, other."),
-        (["--exclude-queues", "nosuch"], "--exclude-queues: .* has no queue 'nosuch'"),
-        (["--queue", "other", "--exclude-queues", "o*"], "leave no queue"),
-        (["--exclude-queues", "*"], "leave no queue"),
-        (["--queue", ","], "leave no queue"),
+        (["nosuch"], "has no queue 'nosuch', but default, other."),
+        (["default", "no-*"], "has no queue 'no-[*]', but default, other."),
+        (["--exclude", "nosuch"], "has no queue 'nosuch', but default, other."),
+        (["other", "--exclude", "o*"], "leaves no queue"),
+        (["--exclude", "*"], "leaves no queue"),
+        (["--exclude", "default", "--exclude", "other"], "leaves no queue"),
+        ([""], "has no queue ''"),
         (["--backend", "nosuch"], "The fdbqueue backends in TASKS: default."),
         (["--processes", "2"], "needs a process of its own"),
         (["--reload"], "needs a process of its own"),
         (["--threads", "0"], "0 is less than 1"),
-        (["--worker-id", ""], "the name of a worker has 1 to"),
+        (["--worker", ""], "the name of a worker has 1 to"),
     ],
 )
 def test_wrong_arguments(backend, arguments, said):
     """They end the command with exit code 2, and the error says what there is."""
     with pytest.raises(CommandError, match=said) as caught:
-        call_command("tasks_worker", "--batch", *arguments, stderr=io.StringIO())
+        call_command("tasks_worker", "--until-empty", *arguments, stderr=io.StringIO())
     assert caught.value.returncode == 2 or "argument" in str(caught.value)
 
 
@@ -430,17 +431,17 @@ def test_wrong_arguments(backend, arguments, said):
     ("arguments", "done"),
     [
         ([], {"default", "other"}),
-        (["--queue", "other"], {"other"}),
-        (["--queue", "o*,default"], {"default", "other"}),
-        (["--queue", "*", "--exclude-queues", "o*"], {"default"}),
-        (["--exclude-queues", "default"], {"other"}),
+        (["other"], {"other"}),
+        (["o*", "default"], {"default", "other"}),
+        (["*", "--exclude", "o*"], {"default"}),
+        (["--exclude", "default"], {"other"}),
     ],
 )
 def test_which_queues(backend, arguments, done):
     """Names, patterns, and lists of both."""
     for name in ("default", "other"):
         jobs.note.using(queue_name=name).enqueue(name)
-    call_command("tasks_worker", "--batch", *arguments, stderr=io.StringIO())
+    call_command("tasks_worker", "--until-empty", *arguments, stderr=io.StringIO())
     assert set(jobs.done) == done
 
 
@@ -452,7 +453,7 @@ def test_the_log_of_attempts(configure, caplog):
     configure(backoff=None)
     good, bad = jobs.note.enqueue("secret"), kept_jobs.fail_while_closed.enqueue()
     with caplog.at_level(logging.INFO, "fdbqueue.tasks.task_worker"):
-        call_command("tasks_worker", "--batch", "--worker-id", "anna", stderr=io.StringIO())
+        call_command("tasks_worker", "--until-empty", "--worker", "anna", stderr=io.StringIO())
     records = {record.id: record for record in caplog.records if hasattr(record, "id")}
     assert records[good.id].message == "a task has succeeded"
     assert records[bad.id].message == "a task has failed"
@@ -469,7 +470,7 @@ def test_an_attempt_that_is_followed_by_another_is_no_failed_task(configure, cap
     configure(backoff=lambda _error, _result: 30, max_attempts=2)
     bad, said = kept_jobs.fail_while_closed.enqueue(), io.StringIO()
     with caplog.at_level(logging.INFO, "fdbqueue.tasks.task_worker"):
-        call_command("tasks_worker", "--batch", stderr=said)
+        call_command("tasks_worker", "--until-empty", stderr=said)
     _, failed, counts = said.getvalue().splitlines()
     name = f"tests.tasks.kept_jobs.fail_while_closed {bad.id}"
     assert failed == f"{name}, attempt 1, failed; again in 30 s: builtins.LookupError: closed"
@@ -478,7 +479,7 @@ def test_an_attempt_that_is_followed_by_another_is_no_failed_task(configure, cap
     assert (record.message, record.again) == ("an attempt at a task has failed", 30)
     assert (record.error, record.reason) == ("builtins.LookupError", "closed")
     with time_ahead(60):
-        call_command("tasks_worker", "--batch", stderr=(said := io.StringIO()))
+        call_command("tasks_worker", "--until-empty", stderr=(said := io.StringIO()))
     _, failed, counts = said.getvalue().splitlines()
     assert failed == f"{name} failed: builtins.LookupError: closed"
     assert counts == "0 succeeded, 1 failed, 0 lost their lease."
@@ -499,7 +500,7 @@ def test_the_metrics_of_attempts(configure):
         for number in range(3):
             jobs.note.enqueue(number)
         kept_jobs.fail_while_closed.enqueue()
-        call_command("tasks_worker", "--batch", stderr=io.StringIO())
+        call_command("tasks_worker", "--until-empty", stderr=io.StringIO())
     finally:
         task_worker.observers.remove(metrics.ended)
 
@@ -516,7 +517,7 @@ def test_a_worker_says_which_options_are_wrong(configure, caplog):
     """Once, at its start: each with what its check says, and the text of the log is constant."""
     configure(lease_secondz=5, schedules={"odd": {"task": "tests.tasks.jobs.note", "cron": "x"}})
     err = io.StringIO()
-    call_command("tasks_worker", "--batch", stdout=io.StringIO(), stderr=err)
+    call_command("tasks_worker", "--until-empty", stdout=io.StringIO(), stderr=err)
     assert err.getvalue().count("fdbqueue.tasks.E002: ") == 1
     assert "lease_secondz" in err.getvalue()
     found = [record for record in caplog.records if "is wrong" in record.message]

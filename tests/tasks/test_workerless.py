@@ -10,7 +10,7 @@ import pytest
 from django.test import RequestFactory
 
 from fdbqueue import conf
-from fdbqueue.columns import movement
+from fdbqueue.columns import attention_causes
 from fdbqueue.health.views import QueuesView
 from fdbqueue.service.tools import presence
 from fdbqueue.tasks.task_worker import TaskWorker
@@ -59,7 +59,7 @@ def waits(backend, soon):
 @pytest.fixture
 def soon(monkeypatch):
     """No worker needs any time to take a task."""
-    monkeypatch.setattr(movement, "WORKERLESS_SECONDS", 0)
+    monkeypatch.setattr(attention_causes, "WORKERLESS_SECONDS", 0)
 
 
 def said(viewer):

@@ -4,11 +4,10 @@
 
 It answers as a cluster does, on one machine with POSIX. A transaction goes through:
 
-1. ``database``: ``create_transaction()``, forks, one object for each file.
-2. ``transaction``: reads of a snapshot (``storage``, ``snapshots``), after a write of a ``view`` of
-   both (``write_buffer``), in parts (``range_reads``), as ``futures``.
-3. ``transaction_state``: what an attempt has read and written (``options``, ``keys``).
-4. ``reservations``: after a conflict an attempt waits in line before it reads.
+1. ``database``: one object for each file; forks.
+2. ``transaction``: reads of a snapshot of the ``sqlite_file``, after a write of a ``view``.
+3. ``transaction_state``: what an attempt has read and written.
+4. ``reservations``: after a conflict it waits in line before it reads.
 5. ``commits``: one thread commits for all, in its process's ``turn``.
 6. ``commit_groups``: which commits conflict; their version (``version_clock``).
 7. ``watches``: a commit wakes the processes that watch.

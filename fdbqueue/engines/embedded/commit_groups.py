@@ -1,8 +1,8 @@
 """Groups of commits: which of them conflict, and what they change in the file.
 
-A commit fails with 1020 if a range it read was written after its read version, by the history or an
-earlier commit of its group. The others are one SQLite transaction, under one version; their order
-is the last two bytes of the versionstamp.
+A commit fails with 1020 if a range it read was written after its read version, also by an earlier
+one of its group. The others are one SQLite transaction, under one version; their order is the last
+two bytes of the versionstamp.
 """
 
 from __future__ import annotations

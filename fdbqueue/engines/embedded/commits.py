@@ -1,31 +1,25 @@
 """Commit transactions: which thread commits, for which others, and how each learns the result.
 
-- *Any thread* puts its request in the line. The first leads; the others wait to be woken.
-- *The leader* waits for the writer's turn, commits all in line by then in one SQLite transaction,
-  gives the turn up, waits until the disk has the log, tells each how it ended, and passes the lead
-  on.
+- *The leader*, a thread that found none, waits for the writer's turn, commits all in line by then
+  in one SQLite transaction, gives the turn up, waits until the disk has the log, tells each how it
+  ended, and passes the lead on.
 - *No wake is lost*: a thread registers to be woken, then looks whether it is done; the leader marks
   it as done, then looks whether it has registered.
+- *The disk*: others see a commit before the disk has it; theirs are later in the same log. Who has
+  only read waits for the disk. If that fails, the log is copied into the database, which SQLite
+  syncs; until then this process reads and commits nothing.
 
-Others see a commit before the disk has it; theirs are later in the same log. A transaction that has
-only read waits at its commit, unless the lock file says that the disk has its version. If the
-disk fails, the log is copied into the database, which SQLite syncs; until then this process reads
-and commits nothing.
+An exception that is not the engine's, as a signal handler's, leaves behind
 
-What else may come in the middle of a call is an exception that is no error of the engine: a signal
-handler's (``KeyboardInterrupt``), or a ``MemoryError``. It leaves behind:
-
-- *of a leader*: nothing held. While SQLite writes, it closes the file (:meth:`Store.write`): that
-  undoes what has not taken effect, and frees the turn; the next call opens it again. Its group is
-  told 1021, wherever it stood: each finds out by its receipt, as after any unknown outcome. The
-  lead is free, who waits is woken, and so is who watches. If one more exception comes in the middle
-  of that, the next call in this process does the rest, or one that waits, within half a second:
-  that the leader has left is told by a lock (``at_work``).
-- *of one that waits*: its request ends with 1021, and is not begun any more.
+- *of a leader*: nothing held. While SQLite writes, it closes the file: that undoes what has not
+  taken effect, and frees the turn. Its group is told 1021. The lead is free, and who waits or
+  watches is woken. What one more exception keeps it from doing is done by the next call, or one
+  that waits, within half a second;
+- *of one that waits*: its request ends with 1021, and is not begun any more;
 - *while the file is opened, closed or forked*: it is closed, and open to all again.
 
-A signal handler that uses the file is refused if its own thread leads, opens or closes it: else it
-would wait for itself. A fork waits until no other thread is in a call; a handler must not fork.
+A signal handler's call is refused if its own thread leads, opens or closes. A fork waits until no
+other thread does; a handler must not fork.
 """
 
 from __future__ import annotations

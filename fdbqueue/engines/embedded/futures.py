@@ -1,7 +1,6 @@
 """The results of calls, shaped as the FoundationDB Python binding shapes them.
 
-A read's future is ready at once; using it raises its error, and makes the read version known. A
-commit runs when its future is used.
+A read's future is ready at once. A commit runs when its future is used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The options of databases and transactions, under the binding's names.
-
-Those about what a single file does not have are not there.
-"""
+"""The options of databases and transactions, under the binding's names."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 r"""Reads of ranges: rows that come in parts, and rows that stand for special keys.
 
-Of these only ``\xff\xff/transaction/write_conflict_range/`` exists: the write conflict ranges of
-the transaction, merged; ``b"1"`` under each begin, ``b"0"`` under each end.
+Of these only the transaction's own write conflict ranges exist, merged: ``b"1"`` under each begin,
+``b"0"`` under each end.
 """
 
 from __future__ import annotations

@@ -1,27 +1,22 @@
 """Reservations: after a conflict an attempt reserves the file before it reads.
 
 One attempt of all processes has the reservation, from before its snapshot until its commit is
-written. Commits without one (a push, a first attempt) go between; but if an attempt that had it
-conflicts, the next is *strict*: the commits of others wait for it.
+written. Commits without one go between; but if an attempt that had it conflicts, its process's next
+is *strict*: the commits of others wait for it.
 
 **Nothing depends on it**, because each commit compares what it read with what was written since. It
-is a note that the processes share, in the lock file ``turn``, and says until when it holds:
+is a note in the lock file ``turn`` that says until when it holds:
 
 1. *Wait in line.* The first waiting thread of each process has a place in the file, which says when
-   it looks again; one that is late does not count. It sleeps until then, or until it is rung.
+   it looks again; one that is late does not count.
 2. *Reserve.* When the note is over, the first in line writes its own, and waits on if it then reads
    another's. If the first is late, any may.
-3. *Read.* An attempt that takes too long has lost it.
-4. *Commit.* A note that still holds is written again.
-5. *Release.* The note ends once the commit is written, and the first in line is rung.
+3. *Commit.* A note that still holds is written again; who read for too long has lost it.
+4. *Release.* The note ends once the commit is written, and the first in line is rung.
 
-An attempt that has waited for a second, is past its deadline, or would wait for its own thread,
-goes on without. What is left behind by
-
-- *an exception, a kill, a stop*: a note that ends by itself, and a place that is late;
-- *a stopped process that goes on*: its note is lost, and it commits unless it conflicts;
-- *a new start of the machine*: a note that holds for too long is void;
-- *a full disk, lock files that are deleted or cut off*: no shared note, so conflicts.
+Without one goes on who has waited for a second, is past its deadline, would wait for its own
+thread, or cannot write the file. An exception, a kill or a stop leaves a note that ends by itself,
+and a place that is late. After a new start of the machine a note that holds for too long is void.
 """
 
 from __future__ import annotations
@@ -47,9 +42,9 @@ _PLACE = struct.Struct("=QQQ")
 _PLACES_AT, _PLACES = 64, 128
 _NOBODY = bytes(_PLACES * _PLACE.size)
 #: How many bytes, and where. After the places: when a process last began to wait for the writer's
-#: turn (``storage``), and a number that is another one after a pipe was made (``watches``).
+#: turn (``sqlite_file``), and a number that is another one after a pipe was made (``watches``).
 WAITED, PIPES = (8, 3200), (8, 3208)
-#: Then the version up to which the disk has all commits (``storage``).
+#: Then the version up to which the disk has all commits (``sqlite_file``).
 SYNCED = (8, 3216)
 _SIZE = 4096
 

@@ -1,8 +1,7 @@
 """The SQLite file: its connections, snapshots of it, and who writes to it (:mod:`turn`).
 
-An exception that comes in the middle of a write, as a signal handler's, closes the file: that lets
-go of everything (:mod:`commits` has the protocol). It may come after a call, at the start of a
-function, and at the end of a turn of a loop; not elsewhere (CPython, since 3.10).
+What a signal handler raises, which closes the file (:mod:`commits`), may come after a call, at the
+start of a function, and at the end of a turn of a loop; not elsewhere (CPython, since 3.10).
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The state of a transaction: its options, what it has read and written, its commit and its end.
-
-A transaction makes one attempt after another; ``on_error`` and ``reset`` begin the next. Its parts
-share this object and its lock.
-"""
+"""The state of a transaction: its options, what it has read and written, its commit and its end."""
 
 from __future__ import annotations
 

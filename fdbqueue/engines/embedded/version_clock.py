@@ -1,7 +1,7 @@
 """The clock of versions: microseconds of real time, the same in every process.
 
-They never go back, whatever the wall clock says (:func:`next_version`). The counter is named by
-Linux's boot id and time namespace. Elsewhere (macOS) each process has its own.
+They never go back, whatever the wall clock says (:func:`next_version`). Processes share the counter
+only on Linux, in one time namespace.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
 """Watches: futures that are ready once a key has changed, in whichever process.
 
-A process with watches owns a pipe in ``-sync``, says so in a lock file, and lists beside the pipe
-which keys it watches. Each commit writes a byte into the pipes of those that watch what it has
-written; it looks for new pipes if one was said to be there, and every 10 ms. The byte wakes the
-owner's thread, which reads in the history which keys changed, and compares values. After a look in
-vain it rests, for 2 ms at most; without watches it looks at nothing.
+A process with watches owns a pipe in ``-sync``, and lists beside it which keys it watches. Each
+commit writes a byte into the pipes of those that watch what it has written; it looks for new ones
+if a lock file says so, and every 10 ms. The byte wakes the owner's thread, which reads in the
+history which keys changed, and compares values.
 
-No wake is lost. A watch first lists its key, then compares its value; a commit is first visible,
-then reads the lists. A list that is missing, too long or half written stands for all keys, and what
-is listed too much wakes in vain. If a process could not wake all, its next commit does. If it is
-killed between its commit and the byte, the next change of the key wakes. A commit removes a dead
-owner's pipe when it writes into it; an owner makes one that was deleted again within a second.
+No wake is lost: a watch lists its key, then compares its value; a commit is visible, then it reads
+the lists. A list that is missing, too long or half written stands for all keys. If a process could
+not wake all, its next commit does; if it is killed before it wakes any, the next change of the key
+does. A commit removes a dead owner's pipe; an owner makes one that was deleted again within a
+second.
 """
 
 from __future__ import annotations

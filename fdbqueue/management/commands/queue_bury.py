@@ -14,7 +14,7 @@ _WHY = "Why, as the dead letters show it (default: buried)"
 
 class Command(QueueCommand):
     help = (
-        "Make ready items dead letters, which no pop or lease takes until queue_redrive requeues "
+        "Make ready items dead letters, which no pop or lease takes until queue_redrive redrives "
         "them. The exit code is 1 if an item is not ready."
     )
     examples = """\

@@ -1,4 +1,4 @@
-"""``queue_redrive``: requeue dead letters."""
+"""``queue_redrive``: make dead letters ready again."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from fdbqueue.service import Queue
 _SHOWN_IDS = 5
 _STAY = (
     "{items} that cannot be decoded stayed dead, because each would block the queue: {ids}. "
-    "queue_show shows one, queue_remove removes it, --id requeues it nevertheless."
+    "queue_show shows one, queue_remove removes it, --id redrives it nevertheless."
 )
 _BLOCK = "{items} that cannot be decoded will block the queue until queue_bury: {ids}."
 
 
 class Command(QueueCommand):
     help = (
-        "Requeue dead letters at their original places, with their attempts set back to 0. Asks "
-        "first. What cannot be decoded stays dead unless --id names it."
+        "Redrive dead letters: they are ready again at their original places, with 0 attempts. "
+        "Asks first. What cannot be decoded stays dead unless --id names it."
     )
     examples = """\
 examples:
@@ -39,9 +39,9 @@ examples:
             action="append",
             dest="ids",
             metavar="ID",
-            help="Requeue only the item with this id; may be repeated",
+            help="Redrive only the item with this id; may be repeated",
         ),
-        arguments.reason_of_dead("Requeue only items that died"),
+        arguments.reason_of_dead("Redrive only items that died"),
         arguments.LIMIT,
         arguments.NO_INPUT,
         arguments.JSON,
@@ -52,10 +52,10 @@ examples:
         reason = options["reason"]
         dead = queue.counts().dead
         most = min([dead] + ([len(ids)] if ids else []) + ([limit] if limit else []))
-        if most:  # else no item is requeued
+        if most:  # else no item is redriven
             question = _question(queue, most, dead, reason)
             self.console.confirm(question)
-        with self.console.steps(most, "requeued") as finish_step:
+        with self.console.steps(most, "redriven") as finish_step:
             undecodable: list[str] = []
             redriven = queue.redrive(
                 ids,
@@ -66,7 +66,7 @@ examples:
             )
         self.console.report(
             {"queue": queue.name, "redriven": redriven, "undecodable": len(undecodable)},
-            f"Requeued {item_count(redriven, 'dead')} in {queue.name!r}.",
+            f"Redrove {item_count(redriven, 'dead')} in {queue.name!r}.",
         )
         self.check_reason(queue, reason, redriven + len(undecodable))
         if undecodable:
@@ -83,5 +83,5 @@ examples:
 def _question(queue: Queue, most: int, dead: int, reason: str | None) -> str:
     of_all = f"{most:,} of {item_count(dead, 'dead')} in {queue.name!r}"
     if reason is None:
-        return f"Requeue {of_all}?"
-    return f'Requeue at most {of_all}, the ones that died of "{clipped(reason)}"?'
+        return f"Redrive {of_all}?"
+    return f'Redrive at most {of_all}, the ones that died of "{clipped(reason)}"?'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fdbqueue.columns.concerns import resume_command
+from fdbqueue.columns.attention import resume_command
 from fdbqueue.management.arguments import JSON_LINES, QUEUES
 from fdbqueue.management.base import QueueCommand
 from fdbqueue.service import Family, Queue

@@ -29,8 +29,6 @@ from fdbqueue.management.signals import DeferredInterrupts, defer_interrupts
 from fdbqueue.service import Item, Queue, SeveralQueues, Worker, is_last_attempt
 
 _RETRY_DELAY_SECONDS = 60
-#: More threads than this would wait for each other.
-_MAX_CONCURRENCY = 256
 _UNFINISHED = (
     inspect.iscoroutinefunction,
     inspect.isasyncgenfunction,
@@ -40,14 +38,14 @@ _UNFINISHED = (
 
 class Command(QueueCommand):
     help = (
-        "Call a function with each item of one or more queues, until they are empty. An item is "
+        "Call a function with each item of one or more queues, until Ctrl-C or SIGTERM. An item is "
         "acknowledged when the function returns, and hidden for a while if it raises."
     )
     examples = """\
 examples:
   manage.py queue_work mail --handler shop.letters.send
-  manage.py queue_work mail --handler shop.letters.send --concurrency 8
-  manage.py queue_work urgent 'mail-*' --handler shop.letters.send --follow
+  manage.py queue_work mail --handler shop.letters.send --until-empty
+  manage.py queue_work urgent 'mail-*' --handler shop.letters.send --threads 8
 """
 
     takes = (
@@ -63,15 +61,9 @@ examples:
         ),
         arguments.END,
         arguments.LIMIT,
-        arguments.FOLLOW,
+        arguments.UNTIL_EMPTY,
         arguments.lease_seconds("Requeue what a killed worker held"),
-        arguments.Argument(
-            "--concurrency",
-            type=arguments.whole_number(most=_MAX_CONCURRENCY),
-            default=1,
-            metavar="N",
-            help=f"Call the function in N threads (default: 1, at most {_MAX_CONCURRENCY})",
-        ),
+        arguments.THREADS.but(help="Call the function in N threads (default: 1, at most 256)"),
         arguments.Argument(
             "--retry-delay",
             type=arguments.seconds,
@@ -86,12 +78,7 @@ examples:
             help="Take from several queues in turn, not from the first that has items (default: in "
             "turn if a pattern is given)",
         ),
-        arguments.Argument(
-            "--worker",
-            type=arguments.worker_name,
-            metavar="TEXT",
-            help="Name of this worker, shown with each item that it holds (default: HOST:PID)",
-        ),
+        arguments.WORKER,
         arguments.JSON,
     )
 
@@ -100,7 +87,8 @@ examples:
         with _redirected_prints(as_json=as_json):
             handler = _handler(options["handler"])
         self.console.note_pauses(source)
-        emptying = Emptying(source, self.console, limit=options["limit"], follow=options["follow"])
+        follow = not options["until_empty"]
+        emptying = Emptying(source, self.console, limit=options["limit"], follow=follow)
 
         dead = 0
 
@@ -122,13 +110,13 @@ examples:
             worker = Worker(
                 source,
                 handler,
-                concurrency=options["concurrency"],
+                threads=options["threads"],
                 end=options["end"],
                 seconds=options["lease_seconds"],
                 retry_delay_seconds=options["retry_delay"],
                 worker=options["worker"],
                 limit=emptying.limit,
-                follow=options["follow"],
+                follow=follow,
                 let_in=interrupts.allowed,
                 on_end=finish,
                 on_stop=self._note_waiting,

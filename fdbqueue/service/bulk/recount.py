@@ -20,10 +20,10 @@ from fdbqueue.service.consume.round import Taker
 from fdbqueue.service.items import Priority
 from fdbqueue.service.storage.counts import Counters
 from fdbqueue.service.storage.failures import group_of_stored
-from fdbqueue.service.storage.handoffs import all_handoffs
 from fdbqueue.service.storage.item_keys import EVERY_PLACE, Bounds, Row
 from fdbqueue.service.storage.store import ItemStore
 from fdbqueue.service.storage.tables import State, unpacked_facts
+from fdbqueue.service.storage.whereabouts import handed_over
 from fdbqueue.service.transactions import run
 from fdbqueue.steady import monotonic
 
@@ -230,8 +230,8 @@ def _correct(
     high: bytes | None,
 ) -> None:
     """Correct the counts of the priorities from ``low`` to below ``high``; None for no bound."""
-    for place in _handed(tr, store):
-        position = store.position(place)
+    for row in handed_over(tr, store):
+        position = store.position(row.place)
         if position is None:
             foreign += not store.keys.has_priorities
             continue
@@ -256,7 +256,7 @@ def _add_up(tr: Transaction, store: ItemStore, foreign: int) -> None:
     """Make the count of all ready items the sum of those by priority."""
     counters = Counters(store.tables)
     total = sum(counters.levels(tr, None, None).values())
-    total += sum(store.position(place) is None for place in _handed(tr, store))
+    total += sum(store.position(row.place) is None for row in handed_over(tr, store))
     difference = total + foreign - counters.size(tr)
     count_change = _guarded(tr, store, difference)
     count_change.ready = difference
@@ -281,7 +281,7 @@ def _remove_ghosts(database: Database, store: ItemStore) -> None:
 
     def remove(tr: Transaction, begin: bytes) -> bytes | None:
         rows = list(tr.snapshot.get_range(begin, store.tables.ages[1], limit=_AGES_AT_ONCE))
-        handed = set(_handed(tr, store))
+        handed = {row.place for row in handed_over(tr, store)}
         places = [store.tables.parse_dated(row.key)[1] for row in rows]
         reads = [tr[store.keys.key(place)] for place in places]
         for row, place, value in zip(rows, places, reads, strict=True):
@@ -318,9 +318,3 @@ def _rows(tr: Transaction, begin: bytes, stop: bytes) -> Iterator[Any]:
         if len(some) < _ROWS_AT_ONCE:
             return
         begin = some[-1].key + b"\x00"
-
-
-def _handed(tr: Transaction, store: ItemStore) -> Iterator[bytes]:
-    """Yield the places of the items in handoffs."""
-    for _, handoff in all_handoffs(tr, store.tables):
-        yield from (row.place for row in handoff.rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from fdbqueue.engines.protocols import Database, Transaction
@@ -14,10 +14,10 @@ from fdbqueue.service.consume.dead_letters import ChosenDead
 from fdbqueue.service.consume.round import Taker
 from fdbqueue.service.sizes import CHUNK_BYTES
 from fdbqueue.service.storage.counts import HISTORY_MINUTES, CountChange
-from fdbqueue.service.storage.handoffs import all_handoffs, write_pieces
 from fdbqueue.service.storage.item_keys import EVERY_PLACE, Row
 from fdbqueue.service.storage.store import STATES, ItemStore, check_state
-from fdbqueue.service.storage.tables import State
+from fdbqueue.service.storage.tables import Hidden, State
+from fdbqueue.service.storage.whereabouts import begin_find, take_handed_over
 from fdbqueue.service.transactions import run
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ _LONG_AT_ONCE = 20
 def remove(tr: Transaction, store: ItemStore, places: Sequence[bytes]) -> int:
     """Remove the items at some places, in whatever state, and return how many.
 
-    An item is removed from a handoff that was not collected yet, too.
+    One that was handed over to a popper, and is not collected yet, too.
 
     Args:
         tr: The transaction.
@@ -43,24 +43,23 @@ def remove(tr: Transaction, store: ItemStore, places: Sequence[bytes]) -> int:
     store.format.check(tr)
     count_change = store.count_change(tr)
     places = list(dict.fromkeys(places))
-    ready = [tr[store.keys.key(place)] for place in places]
-    hidden = [store.facts(tr, state, places) for state in State]
+    reads = [begin_find(tr, store, place, values=False) for place in places]
     missing = []
     count = 0
     rows = []
-    for place, value, *found in zip(places, ready, *hidden, strict=True):
-        items = [one for one in found if one is not None]
-        if value.present():
-            rows.append(Row(place, bytes(value)))
-            tr.clear(store.keys.key(place))
-        elif items:
-            store.remove_hidden(count_change, items[0])
+    for place, read in zip(places, reads, strict=True):
+        found = read()
+        if isinstance(found, Hidden):
+            store.remove_hidden(count_change, found)
             count += 1
+        elif found is not None:
+            rows.append(found)
+            tr.clear(store.keys.key(place))
         else:
             missing.append(place)
-    count += _removed(store, count_change, rows)
     if missing:
-        count += _remove_handed(store, count_change, frozenset(missing))
+        rows += take_handed_over(tr, store, frozenset(missing))
+    count += _removed(store, count_change, rows)
     count_change.pops = count
     count_change.write()
     return count
@@ -182,23 +181,6 @@ def _removed(store: ItemStore, count_change: CountChange, rows: Sequence[Row]) -
     for loaded in store.load(count_change.tr, rows, retried=True):
         store.remove_taken(count_change, loaded)
     return len(rows)
-
-
-def _remove_handed(store: ItemStore, count_change: CountChange, places: Collection[bytes]) -> int:
-    """Remove items from the handoffs that hold them."""
-    tr = count_change.tr
-    count = 0
-    for name, handoff in all_handoffs(tr, store.tables):
-        taken = [row for row in handoff.rows if row.place in places]
-        if not taken:
-            continue
-        bounds = store.tables.handoff_bounds(name)
-        tr.add_read_conflict_range(*bounds)
-        tr.clear_range(*bounds)
-        rest = [row for row in handoff.rows if row.place not in places]
-        write_pieces(tr, store.tables, name, handoff._replace(rows=rest))
-        count += _removed(store, count_change, taken)
-    return count
 
 
 class _Ready:

@@ -1,9 +1,4 @@
-"""Acknowledge, give up and extend leases: one or many, under an idempotency key or without.
-
-A lease's token names the item's place and the lease's secret. One lease is changed by a write that
-may share its transaction (:mod:`fdbqueue.service.writes`); many, or under a key, in a transaction
-of their own.
-"""
+"""Acknowledge, give up and extend leases: one or many, under an idempotency key or without."""
 
 from __future__ import annotations
 

@@ -2,27 +2,16 @@
 
 What decides is stored in the queue, read by the transaction that takes, and verified by its commit.
 
-``max_leased`` is compared with the count of leased items (``HIDDEN``).
-
-- *A transaction that leases* reads the count by a snapshot read, leases at most what is missing,
+- ``max_leased``: who leases, or collects leases from a handoff, reads the count by a snapshot read,
   and adds a read and a write conflict on one key, ``LEASING``: of two, one sees what the other has
-  leased, or runs again. So does one that collects leases from a handoff.
-- *The end of a lease* never conflicts: at worst the count that was read is too high. Leases that
-  end in the same transaction count as ended.
+  leased, or runs again. The end of a lease never conflicts: at worst the count is too high.
+- ``rate``: a row has the tokens, one for each item, and when they were counted; without it the
+  bucket is full. A take depends on the row, and writes it; without a whole token it leaves it. A
+  wrong clock gains a burst at most, and keeps others back for a minute at most.
+- *Stored limits*, a row that the pusher writes, stand in place of the setting, and every take
+  depends on it. If it cannot be read, one item is leased at a time.
 
-``rate`` is a bucket of tokens, one for each item: a row (``TOKENS``) with their number, and when
-they were counted. No row is a full bucket, of ``burst`` tokens.
-
-- *A take* depends on the row, adds the tokens of the time since, takes at most as many items, and
-  writes the row; without a whole token it leaves it.
-- *Clocks* are the clients'. A wrong one gains a burst at most, and keeps others back for a minute
-  at most (:func:`_counted`).
-
-*Stored limits*, a row that the pusher writes, stand in place of the setting, and every take depends
-on it. Without it, or if it cannot be read, one item is leased at a time.
-
-Nothing is kept in memory, so crashes, interrupts and forks leave what the commit leaves. Processes
-with different limits go as far as the highest.
+Processes with different limits go as far as the highest.
 """
 
 from __future__ import annotations

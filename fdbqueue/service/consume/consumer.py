@@ -1,8 +1,7 @@
 """Pop and lease items: at once, or wait until there are some.
 
 A lease that acknowledges others does so in the first transaction that looks for items; from then on
-errors of the call say so. Under an idempotency key that transaction saves that the leases have
-ended: the same call ends none again, and goes on to lease.
+errors of the call say so. Under an idempotency key the same call ends none again.
 """
 
 from __future__ import annotations

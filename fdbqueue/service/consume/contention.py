@@ -1,32 +1,31 @@
 """Decide what follows when a take conflicts: one policy for one queue and for several.
 
-A take that conflicts tries again. What else it does depends on what it has met:
+It takes again (:class:`Race`), but
 
-- *The engine has reservations*: takes reserve its file before they read, for a while, and need no
-  help.
-- *Pushes, twice in a row*: it takes items ``AS_SEEN`` (:class:`head.Order`).
-- *Takes of other processes, twice in a row*: it asks these for help (:mod:`help`) if that is
-  measured to be faster than to race on; for a while its process's others do so at once.
-- *A queue with shards*: it takes from another slot, among twice as many as before, so that
-  processes take different rows, and one is nearest to the end.
-- *From the third conflict in a row on* it sleeps first, for longer each time.
-
-Whatever ends a thread leaves nothing behind, and a forked process starts again.
+- *on an engine with reservations* takes reserve its file before they read, for a while;
+- *in a queue with shards* it takes from another slot, among twice as many as before, because others
+  then take other rows;
+- *else, after two in a row*, if other processes take, it asks these for help (:mod:`help`), unless
+  to race on is measured to be faster; for a while others ask at once;
+- *after two* (with reservations, with pushes) it takes ``AS_SEEN`` (:class:`head.Order`);
+- *from the third on*, without reservations, it sleeps first.
 """
 
 from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from typing import Any
 
 from fdbqueue.engines.protocols import Database
+from fdbqueue.service.consume.head import Order
 from fdbqueue.steady import monotonic
 
 #: After so many conflicts in a row a take asks for help, or takes what it has seen; after more it
 #: sleeps, too. So 4 x 16 poppers take 12.9 times as many items as by the recipe, and of 16 x 1 the
 #: process that does least has 0.78 of the mean.
-_ASKS_AFTER = AS_SEEN_AFTER = _SLEEPS_AFTER = 2
+_ASKS_AFTER = _AS_SEEN_AFTER = _SLEEPS_AFTER = 2
 #: For how long a process that had to ask for help asks without trying first, and one that has met
 #: others reserves the file. Of the order of a hundred commits; no other was measured.
 _REMEMBERED_SECONDS = 0.25
@@ -66,70 +65,48 @@ class Contention:
 
     Attributes:
         has_reservations: Whether the engine has them.
+        order: What the first round of a take depends on.
+        slot: How many runs of rows of each shard they leave to others.
         helped_until: Until when they ask for help without trying first, by the monotonic clock.
         reserved_until: Until when they reserve the engine's file before they read.
-        slot: How many runs of rows of each shard they leave to others.
-        racing_since: When the first conflict was with others of the take that is under way; 0 if
-            there was none.
     """
 
     def __init__(self, database: Database, choices: int = 0) -> None:
         self.has_reservations = getattr(database, "has_reservations", False)
-        self._choices = choices
+        self.choices = choices
+        self.order = Order.AS_SEEN if choices else Order.STRICT
         self.restart_after_fork()
 
     def restart_after_fork(self) -> None:
         """Start again in a forked process."""
         self.helped_until = self.reserved_until = 0.0
         self.slot = 0
-        self.racing_since = 0.0
         self._helped_seconds = 0.0  # how long help takes; as none until it is measured
         self._raced_seconds = self._won = 0.0  # of races, and how many of them were won
 
     def reserve(self, tr: Any) -> None:
         """Reserve the file, before a transaction reads anything."""
         if tr.reserve():
-            self.reserved_until = monotonic() + _REMEMBERED_SECONDS
+            self.reserve_from_now()
 
-    def after_conflict(self, conflicts: int, *, others: bool, wanted: int = 1) -> int | None:
-        """Decide what a take does after a conflict, and sleep if it has to wait before.
+    def reserve_from_now(self) -> None:
+        """Let takes reserve the file for a while, because one has met others."""
+        self.reserved_until = monotonic() + _REMEMBERED_SECONDS
 
-        Args:
-            conflicts: How many there were in a row.
-            others: Whether other processes take items at this end.
-            wanted: How many items are wanted.
-
-        Returns:
-            How many conflicts in a row pushes may have caused; None to ask others for help.
-        """
-        if self.has_reservations:
-            self.reserved_until = monotonic() + _REMEMBERED_SECONDS
-            return 0 if others else conflicts
-        if self._choices:
-            most = max(3, min(_SLOTS, _SKIPPED_ITEMS // wanted))
-            self.slot = random.randrange(min(most, 2 * self.slot + 2))
-        elif others:
-            now = monotonic()
-            self.racing_since = self.racing_since or now
-            if conflicts >= _ASKS_AFTER and self._is_help_faster(now):
-                self.helped_until = now + _REMEMBERED_SECONDS
-                return None
-        if conflicts > _SLEEPS_AFTER:
-            sleep_before_retry(conflicts - _SLEEPS_AFTER)
-        return conflicts
-
-    def _is_help_faster(self, now: float) -> bool:
-        raced, helped = now - self.racing_since, self._helped_seconds
+    def asks(self, raced: float) -> bool:
+        """Tell whether who has raced for so many seconds asks for help; others then do at once."""
+        helped = self._helped_seconds
         if raced < helped and self._raced_seconds + raced < helped * self._won:
             self._helped_seconds *= _HOPE
             return False
-        self._note_race(now, is_won=False)
+        self.note_race(raced, is_won=False)
+        self.helped_until = monotonic() + _REMEMBERED_SECONDS
         return True
 
-    def _note_race(self, now: float, *, is_won: bool) -> None:
-        self._raced_seconds = self._raced_seconds * _KEPT + now - self.racing_since
+    def note_race(self, seconds: float, *, is_won: bool) -> None:
+        """Note how long a take has raced with others, and whether it has won."""
+        self._raced_seconds = self._raced_seconds * _KEPT + seconds
         self._won = self._won * _KEPT + is_won
-        self.racing_since = 0.0
 
     def note_help(self, seconds: float, *, is_given: bool) -> None:
         """Note how long a take by help has lasted, and whether the next one asks, too.
@@ -145,11 +122,71 @@ class Contention:
             self._raced_seconds *= _HOPE
             self.helped_until = monotonic() + _REMEMBERED_SECONDS
 
-    def note_commit(self) -> None:
-        """Note a round that has committed: now and then the slot nearer to the end is tried."""
+    def try_nearer(self) -> None:
+        """Now and then, after a round without a conflict, try the slot nearer to the end."""
         self.slot -= self.slot > 0 and not random.randrange(_CALM_ROUNDS)
-        if self.racing_since:
-            self._note_race(monotonic(), is_won=True)
+
+
+class Race:
+    """One take that has met a conflict.
+
+    Args:
+        contention: What takes at this end have met.
+        is_won_late: Of a take for all help requests, because nobody serves them: tells whether it
+            tries until it has won. None for other takes.
+
+    Attributes:
+        order: What its next round depends on.
+        since: When its first conflict with other processes was; 0 if there was none.
+    """
+
+    def __init__(
+        self, contention: Contention, is_won_late: Callable[[], bool] | None = None
+    ) -> None:
+        self._contention = contention
+        self._is_won_late = is_won_late
+        self._conflicts = 0  # in a row that pushes may have caused
+        self.since = 0.0
+        self.order = contention.order if is_won_late is None else Order.AS_SEEN
+
+    def goes_on(self, *, others: bool, wanted: int = 1) -> bool:
+        """Decide what follows a conflict, and sleep if the next round has to wait.
+
+        Args:
+            others: Whether other processes take items at this end.
+            wanted: How many items are wanted.
+
+        Returns:
+            Whether the take tries again; else it asks for help, or waits for it as before.
+        """
+        contention = self._contention
+        self._conflicts += 1
+        if self._is_won_late is not None:
+            if not self._is_won_late():
+                return False
+            sleep_before_retry(self._conflicts)
+            return True
+        if contention.has_reservations:
+            contention.reserve_from_now()
+            self._conflicts = 0 if others else self._conflicts
+        elif contention.choices:
+            most = max(3, min(_SLOTS, _SKIPPED_ITEMS // wanted))
+            contention.slot = random.randrange(min(most, 2 * contention.slot + 2))
+        elif others:
+            now = monotonic()
+            self.since = self.since or now
+            if self._conflicts >= _ASKS_AFTER and contention.asks(now - self.since):
+                return False
+        if self._conflicts >= _AS_SEEN_AFTER:
+            self.order = Order.AS_SEEN
+        if self._conflicts > _SLEEPS_AFTER and not contention.has_reservations:
+            sleep_before_retry(self._conflicts - _SLEEPS_AFTER)
+        return True
+
+    def win(self) -> None:
+        """Note that the take has committed, or had nothing to commit."""
+        if self.since:
+            self._contention.note_race(monotonic() - self.since, is_won=True)
 
 
 def sleep_before_retry(number: int) -> None:

@@ -1,8 +1,7 @@
 """Requeue what has expired: leases, delays and handoffs.
 
-All expire by the clock of the popper that looks, by a row in the table DUE; a help request by its
-own row. The next popper requeues them, each item at its own place, before it takes any: a bounded
-number, the first to expire. This take may pass over the rest.
+The next popper, by its clock, requeues them, each item at its own place, before it takes any: a
+bounded number, the first to expire. This take may pass over the rest.
 """
 
 from __future__ import annotations

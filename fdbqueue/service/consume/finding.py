@@ -1,4 +1,4 @@
-"""What takes from the same several queues share in a process; and which queue of a list gives."""
+"""Find which queue of a list gives; and what calls on the same queues share in a process."""
 
 from __future__ import annotations
 

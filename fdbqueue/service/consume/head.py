@@ -1,18 +1,12 @@
 """What a transaction reads of a queue to take items: its state, and the rows at one end.
 
-The *state* is one range of keys, so one read: the counts, a pause, the help requests of other
-processes, and what has expired.
+The *state* is one read of a range: counts, a pause, the format, help requests, what has expired.
+The *rows* are read by a snapshot; the transaction depends on the keys that decide which are the
+first (:class:`Order`). So a push after them conflicts only with a take that found too few.
 
-The *rows* are read by snapshot reads, a window at a time. The transaction then depends on the keys
-that decide which rows are the first, so pushes after them never conflict.
-
-A queue with shards has as many heads. A transaction draws ``choices`` of these, takes the best rows
-of them, in their order, and depends on those rows alone: two conflict only if they take the same.
-If these heads have too few rows, it reads all shards before it says that the queue is empty. An
-item is taken out of turn, but not far (decision 0025).
-
-Processes that conflict nevertheless take rows of different *slots* (:mod:`contention`): how many
-runs of rows of each shard they leave to others.
+With shards a transaction draws some heads, takes their best rows, and depends on those alone. If
+these are too few, it reads all shards. An item is taken out of turn, but not far (decision 0025).
+After a conflict it leaves the first runs of each shard to others: a *slot* (:mod:`contention`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Lease items: hide them while a worker processes them.
 
-A lease is known by the item's place and a random secret. It is held until the worker acknowledges
-it or gives it up (:mod:`acks`), or a popper requeues the item after it has expired.
+A lease is known by the item's place and a random secret.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Pause and resume a queue or a family, and read whether it is paused.
 
-A pause is one key within what each take reads (:mod:`head`). Writing it conflicts with every take
-that has not committed: once ``pause`` has returned, nothing is taken. A take that finds the key
-only ends the leases that it was asked to end, and returns saved responses. Waiters watch it. A
-family has a key of its own, which is read with it.
+A pause is one key within what each take reads; a family's is read with it. Writing it conflicts
+with every take that has not committed: once ``pause`` has returned, nothing is taken, but what was
+handed over is collected. A take that finds it only ends leases, and returns saved responses.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Take items for the threads of this process, alone or together.
 
-All queue objects of one queue on one database have the same :class:`ProcessGroup`, with a combiner
-for each end, because what conflicts at one end need not at the other; and one for writes.
+All queue objects of one queue on one database share a :class:`ProcessGroup`: a combiner for each
+end, because what conflicts at one need not at the other, and one for writes.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from fdbqueue.locks import RLock
 from fdbqueue.logs import get_logger
 from fdbqueue.service.combiner import CombinedBatch, Combiner
 from fdbqueue.service.consume import expiry
-from fdbqueue.service.consume.contention import AS_SEEN_AFTER, Contention
-from fdbqueue.service.consume.head import Order
+from fdbqueue.service.consume.contention import Contention, Race
 from fdbqueue.service.consume.help.asking import Asking
 from fdbqueue.service.consume.prospect import begin_prospect
 from fdbqueue.service.consume.round import Requeue, Round, RoundResult, Taker, TakeRequest
@@ -53,7 +52,7 @@ class EndPoppers:
         self._taker = taker
         self._end: End = end
         self._contention = Contention(database, taker.choices)
-        self._asking = Asking(database, taker, end, self._take)
+        self._asking = Asking(database, taker, end, self._contention, self._take)
         self.combiner = Combiner(self)
         self.restart_after_fork()
 
@@ -86,7 +85,6 @@ class EndPoppers:
             if result is not None:
                 batch.finish(result.results)
                 return
-            batch.let_go()
         began = monotonic()
         is_given = self._asking.take(batch)
         self._contention.note_help(monotonic() - began, is_given=is_given)
@@ -107,6 +105,7 @@ class EndPoppers:
         early: Sequence[TakeRequest],
         batch: CombinedBatch | None = None,
         own: HelpRequest | None = None,
+        race: Race | None = None,
     ) -> RoundResult | None:
         """Take items in a round, and again after a conflict.
 
@@ -114,22 +113,19 @@ class EndPoppers:
             database: Where.
             early: The requests in line when it begins.
             batch: Whose they are; None for the only request of a thread that is alone.
-            own: Their help request, if they have one: then a conflict is not followed by another
-                round.
+            own: Their help request, if they have one.
+            race: Decides what follows a conflict; None for a race that the first one begins.
 
         Returns:
-            Its result; None after one conflict of a round with a help request, or if other
-            processes are to be asked for help.
+            Its result; None if the race does not go on after a conflict.
         """
         seen: list[int] = []  # how many items had ever been taken when each round began
-        conflicts, contention = 0, self._contention
-        contention.racing_since = 0.0  # also of a take that an error has ended
+        contention = self._contention
 
         def serve(tr: Transaction) -> RoundResult:
             if monotonic() < contention.reserved_until:
                 contention.reserve(tr)
-            is_strict = own is None and conflicts < AS_SEEN_AFTER and not self._taker.choices
-            order = Order.STRICT if is_strict else Order.AS_SEEN
+            order = contention.order if race is None else race.order
             one = Round(self._taker, tr, self._end, early, order, self._extra, contention.slot)
             result = one.serve(batch, own=own)
             seen.append(one.taken)
@@ -142,20 +138,28 @@ class EndPoppers:
                 result = run(database, serve, wrote=_WROTE, retries_conflicts=False)
                 break
             except Conflict:
+                # nothing was done, unless another process ends the leases that the request names
+                if batch is not None and (own is None or not own.lease_keys):
+                    batch.let_go()
                 wanted = sum(map(_COUNT, early)) + self._extra
                 others = len({taken_at(self._end, taken) for taken in seen[-2:]}) > 1
-                count = contention.after_conflict(conflicts + 1, others=others, wanted=wanted)
-                if count is None or own is not None:
+                race = race or Race(contention)
+                if not race.goes_on(others=others, wanted=wanted):
                     return None
-                conflicts = count
+        if race is not None:
+            race.win()
+        self._note(result)
+        return result
+
+    def _note(self, result: RoundResult) -> None:
+        """Note what a round did, for the next one."""
         if result.wrote:
             self._asking.served = None
         if result.expired is not None:
             expiry.log(self._taker.store.home, result.expired)
-        if contention.slot or contention.racing_since:
-            contention.note_commit()
+        if self._contention.slot:
+            self._contention.try_nearer()
         self._extra = max(result.late + result.asked, self._extra * 3 // 4)
-        return result
 
 
 def requeue_or_log(queue: str, requeue: Requeue, items: list[Item]) -> None:

@@ -1,7 +1,6 @@
 """When a queue has something to take: now, from a moment on, or never; and what says so sooner.
 
-There is one look (:class:`Look`), for waiters, takes from lists, ``recount`` and
-``queue_doctor``. A take that found nothing in a member asks :func:`prospect_of` itself.
+One look answers waiters, takes from lists, ``recount`` and ``queue_doctor``.
 """
 
 from __future__ import annotations

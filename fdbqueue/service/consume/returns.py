@@ -1,41 +1,19 @@
 """Give back what workers hold, and have run now what waits for its time, at somebody else's word.
 
-Both move hidden items to their own places, in portions: 200 items, or about 1,000,000 bytes, each a
-transaction of its own that is all or nothing, and has one receipt. They need no token: who may call
-them is for commands, REST and pages to say.
+Both move hidden items to their own places, in portions of 200 items or about 1,000,000 bytes, each
+one transaction with one receipt. They need no token: commands, REST and pages say who may call.
 
-Which items
-    Those of some ids; or all that are in the state when it begins, up to the last of them by place.
-    These are listed by snapshot reads, a portion at a time. The transaction that moves them reads
-    each again, and depends on it: what is in another state by then, or is not meant any more, is
-    passed over and not counted. A caller that has shown somebody what it will do says so by a
-    bound: leases that began, or delays that end, before a moment. What was moved since, and leased
-    or delayed again, is beyond it, so the same word twice does nothing the second time.
-
-What it does to an item
-    *Given back*, spending the attempt, it is what a nack with no delay makes of it: a failure with
-    the worker's name, one attempt more, and after ``max_attempts`` a dead letter. Not spending it,
-    it is what ``requeue`` makes of it: as it was, and with its unique key, if no other item has
-    that. *Run now*, it is what the end of its delay makes of it: its attempts and its failures
-    stay.
-    In all three the counts, the order of the queue, the row of a family's index and the watches of
-    poppers are those of these ways: the same functions write them.
-
-Limits
-    The lease has ended, so it does not count for ``max_leased`` any more, and the next of the queue
-    is found at once. The token of a ``rate`` stays spent: somebody may have begun with the item. An
-    item that runs now is ready, and no more: limits and a pause keep it back as any other.
+The items are listed by snapshot reads; the transaction that moves them reads each again. A caller
+that has shown somebody what it will do gives a bound: what is leased again after that moment is
+beyond it, so the same call twice does nothing the second time. The token of a rate stays spent:
+somebody may have begun with the item.
 
 What is left behind by
-    - *a late ack, nack or extend* of a lease that was given back: ``LeaseLost``, as of one that has
-      expired, because the secret is gone, and a new lease has another. Of an ack and a give back at
-      once, one commits first; the other runs again, and finds nothing;
-    - *a worker that lives*, and learns at its next extension that it has lost the lease. What it
-      does until then is done twice;
-    - *an unknown outcome*: the receipt of the portion tells, so each takes effect once, and is
-      counted once. If it cannot be told, ``OutcomeUnknown`` is raised, and earlier portions stand;
-    - *a crash, a signal, an engine that fails*: the portions before. The same call does the rest;
-    - *items in a handoff*: nothing. They are in no lease, and return by themselves.
+
+- *a late ack, nack or extend*: ``LeaseLost``. Of an ack and a give back at once, the first wins;
+- *a worker that lives*: until its next extension fails, its work is done twice;
+- *an unknown outcome*: each portion counts once, or ``OutcomeUnknown`` is raised;
+- *a crash, a signal, an engine that fails*: the portions before. The same call does the rest.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Take requests, and rounds: transactions that take items from one end for one request or many.
-
-A round reads state and head at once; it serves this process's requests, then those for help.
-"""
+"""Take requests, and rounds: transactions that take items from one end for one request or many."""
 
 from __future__ import annotations
 

@@ -1,42 +1,23 @@
 """Take from families: from each member that has something, in turn.
 
-Each member that the index names (:mod:`fdbqueue.service.storage.family_index`) has one turn in each
-*circle*, the way over all that have a row. A take goes as :mod:`several_take` says, but:
+Each member that has a row (:mod:`family_index`) has one turn in each *circle* over all.
 
-1. **Combine** (:class:`SeveralPoppers`). A call that joins the line while the transaction reads
-   gets items, which the commit verifies, or waits for the next transaction.
-2. **Walk** (:mod:`ring`). The transaction goes on where the last one of this process stopped.
-3. **Visit** (:mod:`visits`). Rounds begin in as many members as the last transactions needed. One
-   after another gives to the first eight requests in line; those that nobody needs come first in
-   the next transaction. A round depends on the items that it takes and those before them; one that
-   finds nothing, on the row that 4 removes.
-4. **Replace rows.** If a member gave nothing, or all that its limits allow, the transaction removes
-   its rows. If it has something later, a new row says when (:mod:`prospect`), or for whom. The
-   transaction depends on the rows that it removes, and each writer that gives the member something
-   new writes one of them: so no row is ever missing.
-5. **Commit**, all or nothing. After a conflict its members come after the others of the page, and
-   no rows are replaced, so only takes of the same items conflict twice. After two, without
-   reservations, each thread takes by its member's own poppers.
-6. **None** is returned after a whole circle in one transaction, at whose read version no member had
-   anything, to those in line at its beginning. A transaction that has looked at too much is
-   committed with the rows it replaced, and 1 begins again; then each member had nothing when it was
-   looked at.
-7. **Wait** at one watch for pops, one for leases: the keys WAKE of each family, of which every
-   writer of a row changes one, and the moment of the first row LATER.
+1. **Combine**. A call that joins while the transaction reads gets items, or waits for the next.
+2. **Walk** (:mod:`ring`) on from where the last transaction stopped.
+3. **Visit** (:mod:`visits`): a round in one member after another, for the first eight requests in
+   line. At the min end it depends on the items that it takes and those before them; one that finds
+   nothing, on the row that 4 removes.
+4. **Replace rows.** If a member gave nothing, or all that its limits allow, a row that says when it
+   has something, or for whom, replaces its rows. The transaction depends on what it removes, and
+   each writer that gives the member something new writes one of them: so no row is ever missing.
+5. **Commit**, all or nothing. After a conflict the walk goes on with other members, and no rows
+   are replaced. After two, without reservations, each thread takes by the poppers of the
+   member that gave to it; for a while others do so at once, by those of the next members.
+6. **None** is for those in line at its beginning, after a whole circle at one read version. One
+   that has looked at too much commits its rows, and 1 begins again.
 
-In a caller's transaction there is 2, 3 and 6, without a bound; that there was nothing makes it
-depend on the whole index. Under an idempotency key a thread does 2 to 6 by itself.
-
-What is left behind, besides what :mod:`several_take` says, by
-
-- *an error of one member*: nothing of the others. One of another format is set aside for a minute;
-- *any other error, a deadline, a refused commit, a crash*: nothing; or the transaction with its
-  rows. After an interrupt the circle may miss some names once;
-- *a thread that leaves*: a helper requeues what was taken for it, and writes the member's row;
-- *a fork*: the child begins a walk of its own;
-- *a pause of a member*: no row once it was looked at; resuming writes it;
-- *a clock far ahead*: rows of moments that are too late, at which others look at once;
-- *a writer that does not know the catalog*: no row, until ``recount``.
+In a caller's transaction there is 2, 3 and 6; if there was nothing, it depends on the whole index.
+Under an idempotency key a thread does 2 to 6 by itself, and races on.
 """
 
 from __future__ import annotations
@@ -49,7 +30,7 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.service.combiner import CombinedBatch, Combiner
 from fdbqueue.service.consume import expiry
 from fdbqueue.service.consume.consumer import Consumer
-from fdbqueue.service.consume.contention import Contended, Contention
+from fdbqueue.service.consume.contention import Contended, Contention, Race
 from fdbqueue.service.consume.head import ROUND_ITEMS
 from fdbqueue.service.consume.poppers import requeue_or_log
 from fdbqueue.service.consume.ring import Ring, Walking
@@ -120,17 +101,16 @@ class SeveralPoppers:
             named = self._named(database, requests)
             if named.results:
                 return named
-        conflicts = 0
-        seen: list[Served] = []
+        race, seen = None, list[Served]()
         while True:
             try:
-                return self._attempt(database, requests, batch, None, seen, conflicts)
+                return self._attempt(database, requests, seen, batch)
             except Conflict:
-                conflicts += 1
                 if batch is not None:
                     batch.let_go()
                 gave = seen[-1].gave
-                if self._contention.after_conflict(conflicts, others=bool(gave)) is None:
+                race = race or Race(self._contention)
+                if not race.goes_on(others=bool(gave)):
                     return Served([*gave.items()])
 
     def _named(self, database: Database, requests: Sequence[SeveralRequest]) -> Served:
@@ -165,13 +145,12 @@ class SeveralPoppers:
             Contended: With ``also``, on an engine without reservations: it conflicted, and nothing
                 was done.
         """
-        conflicts, asked = 0, len(requests)
+        race, asked, seen = Race(self._contention), len(requests), list[Served]()
         while True:
             try:
-                return self._attempt(database, requests[:asked], None, also, [], conflicts)
+                return self._attempt(database, requests[:asked], seen, also=also)
             except Conflict:
-                conflicts += 1
-                self._contention.after_conflict(conflicts, others=False)
+                race.goes_on(others=False)
                 if self._contention.has_reservations:
                     continue
                 if also is not None:
@@ -182,12 +161,11 @@ class SeveralPoppers:
         self,
         database: Database,
         requests: Sequence[SeveralRequest],
-        batch: CombinedBatch | None,
-        also: Callable[[Transaction], None] | None,
         seen: list[Served],
-        conflicts: int,
+        batch: CombinedBatch | None = None,
+        also: Callable[[Transaction], None] | None = None,
     ) -> Served:
-        """Take items in one transaction, after some conflicts, and note what each run of it did.
+        """Take items in one transaction, and note in ``seen`` what each run of it did.
 
         Raises:
             Conflict: It conflicted.
@@ -203,7 +181,7 @@ class SeveralPoppers:
                 walking.begin(tr),
                 self._end,
                 owns=True,
-                replaces_rows=not conflicts,
+                replaces_rows=not seen,
                 estimate=self._estimate,
             )
             if also is not None:

@@ -1,34 +1,23 @@
 """Take items from one of several queues: of a list, or members of families by their index.
 
-How a call goes, without a transaction of the caller's:
-
-1. *A list*: **find** the queue (:class:`finding.ListFinder`), in one transaction that takes
-   nothing, for all threads of the process that ask meanwhile. It looks at the queues in their
-   order, 25 at a time, up to the first that may give. *In turn* the order begins after the queue
-   that gave last, and each thread gets another one. **Take** from that queue as a call on it does,
-   by its poppers (:mod:`poppers`); if it gives nothing, find again. So a list is strict when it is
-   looked at: then the queues before the one that gives have nothing.
-
+1. *A list*: **find** the first queue that may give (:mod:`finding`), in one transaction that takes
+   nothing. **Take** from it as a call on it does; if it gives nothing, find again.
    *Families*: :mod:`several_poppers`.
 2. **None** is returned if all queues had nothing, at one moment.
-3. **Wait** at the watches of all queues (:mod:`waiting`); for families at one for pops and one for
-   leases: the keys WAKE, of which every writer of a row changes one, and the first row LATER.
+3. **Wait** (:mod:`waiting`) at the watches of all queues; for families at the keys WAKE, of which
+   every writer of a row changes one, and until the first row LATER.
 
-In a transaction of the caller's, and under an idempotency key, it is one transaction, which depends
-on what it has found empty; of families the caller's depends on the whole index. A call under a key
-depends on the place of the key's response, which is one for all queues of a catalog: of two calls
-only one takes items.
+In a caller's transaction, and under an idempotency key, one transaction looks and takes; of a list
+it depends on what it has found empty. A response has one place for all queues of a catalog: of two
+calls under a key only one takes items.
 
-What is left behind by
+What is left behind, besides what a take from one queue leaves, by
 
 - *an error of one queue*: nothing of the others. A member of another format is set aside for a
-  minute; a list says the error;
-- *an interrupt, a deadline, a crash, an unknown commit*: as for one queue. While it looks at a
-  list, nothing. The circle of families may miss some names once;
-- *a thread that leaves*: a helper requeues what was taken for it, and writes the member's row;
-- *a fork*: the child begins a way of its own;
-- *a pause of a member*: no row once it was looked at; resuming writes it. Rows of a family that is
-  paused stay;
+  minute;
+- *an interrupt*: the circle may miss some names once; a forked child begins anywhere;
+- *a pause of a member*: no row once it was looked at; resuming writes it. Of a paused family the
+  rows stay;
 - *a clock far ahead*: rows of moments that are too late, at which others look at once;
 - *a writer that does not know the catalog*: no row, until ``recount``.
 """
@@ -298,10 +287,11 @@ class SeveralTake:
             raise
         if isinstance(found, str) and found:
             return self._take_from(found)
-        if found is not None:
-            queue = found[0].queue if isinstance(found, list) and found else self._first_name
-            self._report(queue, began, len(found), None)
-        return None if found is None else [*found]
+        items = [] if isinstance(found, str) else found  # no copy: these can be requeued
+        if items is not None:
+            queue = items[0].queue if items else self._first_name
+            self._report(queue, began, len(items), None)
+        return items
 
     def _find(self) -> str:
         """Find a queue of the list that may have something, empty if there is none."""

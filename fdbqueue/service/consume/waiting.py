@@ -1,25 +1,18 @@
 """Let threads and tasks wait for items, of one queue or of several.
 
-A wait is a loop: note how often there may have been an item, look for items, and sleep until a
-watch wakes this waiter, or may have missed a change. A waiter takes part in its watches only while
-it sleeps.
+A process has one watch for each queue, two if leases are limited. Waiters also wake when something
+expires or a limit gives again, and after half a minute, as a watch may be lost; after five seconds
+if programs with the recipes may push, which change no count.
 
-A process has one watch for each queue (:class:`ItemWatch`), on the keys that :mod:`prospect` names.
-Waiters also wake when something expires or a limit gives again, and after half a minute in any
-case, as a watch may be lost; after five seconds if programs with the recipes may push, which change
-no count.
+A watch wakes the oldest waiter alone, and then none is set. That waiter sets it again if it finds
+nothing; if its call ends, it wakes two others, unless the watch is or is being set. So no waiter
+sleeps beside an item that
 
-A watch wakes the oldest waiter alone, and then none is set. If that waiter finds nothing, it sets
-the watch again. If its call ends, it wakes two others, unless the watch is set or is being set. So
-no item is left while a waiter sleeps:
+- *was pushed before the watch was set*: who set it looked in the same transaction;
+- *was pushed while none was set*: a waiter is awake, which looks again or wakes one that does;
+- *comes at a moment that only a waiter knew who leaves*: another looks then.
 
-- *It was pushed before the watch was set*: the thread that set it looked in the same transaction,
-  and wakes a waiter.
-- *It was pushed while no watch was set*: a waiter is awake, which looks when it waits again, or
-  wakes one that does.
-- *A waiter leaves*, however: it wakes two others, and if it alone knew of an earlier moment,
-  another looks then.
-- *A signal handler raises* in a waiting thread: those it would have woken look by themselves.
+If a signal handler raises in a waiter, those it would have woken look by themselves.
 """
 
 from __future__ import annotations

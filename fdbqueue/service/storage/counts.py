@@ -1,7 +1,6 @@
 """Keep the counts and the history of a queue, by atomic operations.
 
-They change in the transaction that changes the items, so they are exact and never conflict. What
-was handed over counts as ready until it is collected.
+They change in the transaction that changes the items, so they are exact and never conflict.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """The failures of items, and the reasons of dead letters.
 
 A failure is written without a read, over the one of three attempts before. All go when the item
-leaves the queue for good or is redriven.
-
-Dead letters of one reason are a group, named by its first line. Their counts are stored, so another
-rule of naming needs a recount.
+leaves the queue for good or is redriven. Dead letters are grouped by the first line of the reason;
+another rule needs a recount.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""The keys of the index of a family: which of its members may have something to take, and when.
 
-A *family* is a pattern among the queues of a catalog; its *members* are the queues that fit it. Its
-index is in a subspace of its own, with a byte for each table:
+A *family* is a pattern; its *members* are the queues of a catalog that fit it. Its index has a byte
+for each table:
 
     00  CLOCK    moment, name                a row LATER was worked out from a clock that said this
     01  READY    2 bytes of a hash, name     it may have something to take now
@@ -11,22 +11,16 @@ index is in a subspace of its own, with a byte for each table:
     04  PAUSED                               since when no member gives anything, and why
     05  LIMITED                              whether the end of a lease is news
 
-HELD is within the range of READY, after all names, which have no byte 255.
+HELD is within READY, after all names, which have no byte 255.
 
 After every commit a member that has something to take now has a row READY, or LATER of a moment
 that is over, or, if a limit keeps its items back, HELD. One that will have something at a moment
 has READY, or LATER of that moment or before. A row too many costs one look.
 
-*Writes.* A transaction that gives a member something new writes its row without a read. Only a take
-from the family removes rows, and depends on those, also on one that it wrote itself
-(:func:`_add_row`). One that writes HELD depends on READY, and clears it.
-
-*HELD*: a consumer whose own limit is as low passes over it. A row LATER says when the first lease
-expires, or the next token comes. The end of a lease depends on LIMITED
-(:meth:`Member.begin_end_is_news`).
-
-*PAUSED* is read by each take from a member. Meanwhile no row is removed, and writers write theirs:
-once it is cleared, every member is found.
+Who gives a member something new writes its row without a read. Only a take from the family removes
+rows, and depends on those, also on one that it wrote itself. Who writes HELD depends on READY, and
+clears it; the end of a lease depends on LIMITED. While PAUSED, which each take from a member reads,
+no row is removed.
 """
 
 from __future__ import annotations

@@ -3,19 +3,13 @@
 Kind, codec, priority type, order and shards come from the settings of each process. The key of one
 row, FORMAT, names those that the queue's items are written under.
 
-- *A transaction that writes, removes or buries ready items* depends on the row: of a write and a
-  change of the format, the second to commit runs again and sees the other.
-- *Rounds* see it by a snapshot read; they depend on it if they write ready rows
-  (:meth:`Format.depend`), else on the rows that they take.
-- *Acks and extends* know their item by its place, which no change of shards changes: they need not
-  read it once the process has seen its own row.
-- *The first push* writes it (:meth:`Format.adopt`), and conflicts with every other format's key: of
-  two under different settings one runs again and fails.
-- *Another row* is :class:`~fdbqueue.exceptions.FormatMismatch`, before anything is written. Only
-  :meth:`Format.replace` changes it; ``clear()`` leaves it. One with another version of the layout
-  is a :class:`~fdbqueue.exceptions.LayoutMismatch`, which nothing replaces.
-
-Which rows a process has seen only decides which read is sent.
+- *Who writes, removes or buries ready items* depends on the row: of it and a change of the format,
+  the second to commit runs again. A round that writes none depends on the rows that it takes.
+- *Acks and extends* find their item by its place, which no change of shards changes: they read the
+  row only until the process has seen it.
+- *The first push* writes it, and conflicts with the first push under other settings.
+- *Another row* is an error before anything is written. Only a change of shards
+  (:meth:`Format.begin_move`, :meth:`Format.replace`) writes another, but not over another layout.
 """
 
 from __future__ import annotations

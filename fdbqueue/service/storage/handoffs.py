@@ -1,10 +1,4 @@
-"""The rows of help between processes (:mod:`fdbqueue.service.consume.help`).
-
-- *A request* is one row: when it was asked, whether it is served, when it expires; for leases those
-  that are to end, and then the new.
-- *A handoff* is for a request: the items, in pieces under its name; and, if it holds any, a row DUE
-  at the moment at which the request expires.
-"""
+"""The rows of help between processes (:mod:`fdbqueue.service.consume.help`)."""
 
 from __future__ import annotations
 

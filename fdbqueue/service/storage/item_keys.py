@@ -5,18 +5,17 @@ The layouts are those of FoundationDB's recipes, byte for byte, directly under t
     priority queue   subspace[priority][count][random] = value     recipe "Priority Queues"
     FIFO queue       subspace[index][random] = value               recipe "Queues"
 
-``count`` starts at 0 for each priority, ``index`` at 1, and ``random`` is 20 bytes. Besides:
+``count`` starts at 0 for each priority, ``index`` at 1; ``random`` is 20 bytes. Besides:
 
 - *In commit order* the count or index is the commit's versionstamp, which sorts after all numbers,
-  and ``random`` a number that grows with each push of a process.
-- *A unique key's* tag stands after the random bytes; in commit order in an element of its own,
-  after the number of chunks.
+  and ``random`` a number that grows with each push.
 - *A long value's* key ends with the number of its chunks, and holds the first.
+- *A unique key's* tag stands after the random bytes; in commit order, after the number of chunks.
 - *With shards* a byte stands in front, a hash of the end of the place; the index or count is the
   read version of the push.
 
-The key after the subspace's prefix and the shard is the item's *place*, in every state the same.
-Its id is the place in URL-safe base64.
+What follows the prefix and the shard is the item's *place*, in every state the same; in URL-safe
+base64 it is its id.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""The keys of everything that a queue stores besides its ready items (:class:`TableKeys`).
 
-One range read from READY_TAKEN_WAKES to the present moment in DUE returns all that a popper must
-know besides the items. Moments are microseconds since the epoch, in eight big-endian bytes.
+Each take reads the range from READY_TAKEN_WAKES to the present moment in DUE. Moments are
+microseconds since the epoch, in eight big-endian bytes.
 """
 
 from __future__ import annotations

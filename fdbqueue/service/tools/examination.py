@@ -25,10 +25,10 @@ from fdbqueue.service.consume.prospect import Look
 from fdbqueue.service.items import Item, Priority, Undecodable
 from fdbqueue.service.queues import Queue
 from fdbqueue.service.storage.counts import Counts
-from fdbqueue.service.storage.handoffs import all_handoffs
 from fdbqueue.service.storage.item_keys import bounds
 from fdbqueue.service.storage.store import STATES
 from fdbqueue.service.storage.tables import Kind
+from fdbqueue.service.storage.whereabouts import handed_over
 from fdbqueue.service.transactions import (
     MIN_SWEPT_SECONDS,
     VERSIONS_PER_SECOND,
@@ -206,11 +206,10 @@ class Examiner:
 
     def _add_handed(self, tr: Transaction, census: Census) -> None:
         """Count the items in handoffs as ready, as the counts do."""
-        for _, handoff in all_handoffs(tr, self._tables):
-            for row in handoff.rows:
-                census.found["ready"] += 1
-                position = self._store.position(row.place)
-                census.levels[None if position is None else position.priority] += 1
+        for row in handed_over(tr, self._store):
+            census.found["ready"] += 1
+            position = self._store.position(row.place)
+            census.levels[None if position is None else position.priority] += 1
 
     def _overdue(self, tr: Transaction) -> Overdue:
         now = now_us()

@@ -1,4 +1,4 @@
-"""Go through a queue: take one batch after the other, or search for items, and take none.
+"""Go through a queue: take it batch by batch, or search it without taking anything.
 
 Each batch is of a size that suits one transaction. The caller brings the items elsewhere, or they
 are moved to another queue. An item that cannot be decoded is moved to the dead letters, because it

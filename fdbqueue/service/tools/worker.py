@@ -85,7 +85,7 @@ class Worker:
 
     Args:
         queue: The queue, or several.
-        handler: The function; ``concurrency`` threads call it, each time with an :class:`Item`.
+        handler: The function; ``threads`` threads call it, each time with an :class:`Item`.
         prefetch: How many items are leased for each thread, or at most, with ``ahead_seconds``.
         ahead_seconds: For how many seconds of work items are leased, as the latest say.
         settle: Called while items run or wait, all ``ahead_seconds`` or half a second, with those
@@ -104,7 +104,7 @@ class Worker:
         presences: ``catalog.presences``, for a row of this worker while it works; None for none.
         home_of: Returns, by a queue's name, what the log calls it.
         leases: How to lease items, extend and end them; None for the queue's verbs.
-        threads: Those of the worker that this is a part of, which gives back what is leased.
+        own_threads: Those of the worker that this is a part of, which gives back what is leased.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Worker:
         queue: Queue | SeveralQueues | AlternatingLeases,
         handler: Callable[[Item], Any],
         *,
-        concurrency: int = 1,
+        threads: int = 1,
         prefetch: int = 1,
         ahead_seconds: float | None = None,
         settle: Callable[[Sequence[Item]], None] | None = None,
@@ -129,11 +129,11 @@ class Worker:
         presences: Presences | None = None,
         home_of: Callable[[str], str] = str,
         leases: Leases | None = None,
-        threads: WorkerThreads | None = None,
+        own_threads: WorkerThreads | None = None,
     ) -> None:
-        self._queue, self._handler, self._concurrency = queue, handler, concurrency
+        self._queue, self._handler, self._threads = queue, handler, threads
         #: Items to work on, and what else the threads are to do.
-        self._line = Line(concurrency, prefetch, ahead_seconds)
+        self._line = Line(threads, prefetch, ahead_seconds)
         self._moment = ahead_seconds or _SIGNAL_SECONDS
         self._settle = settle
         self._worker = f"{socket.gethostname()}:{os.getpid()}" if worker is None else worker
@@ -142,13 +142,13 @@ class Worker:
         self._remaining, self._follow, self._let_in = limit, follow, let_in
         self._on_end, self._on_free, self._on_stop = on_end, on_free, on_stop
         self._home_of = home_of
-        self._gives_back, self._threads = threads is None, threads or WorkerThreads()
+        self._gives_back, self._own_threads = own_threads is None, own_threads or WorkerThreads()
         self._presence: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if presences is not None:
             names = str(getattr(queue, "name", ""))  # what stands before queues may have none
             serves = getattr(queue, "names", (names,))
-            about = worker_here(self._worker, "items", names, threads=concurrency, serves=serves)
-            self._presence = presences.of(about, self._counts, threads=self._threads)
+            about = worker_here(self._worker, "items", names, threads=threads, serves=serves)
+            self._presence = presences.of(about, self._counts, threads=self._own_threads)
         #: Held to read or change what the threads share.
         self._changed = RLock()
         #: What the caller's thread waits for, if it waits, and what wakes it.
@@ -187,19 +187,19 @@ class Worker:
                 that prevented this is raised, too.
             ThreadDied: One of its threads has ended by an exception.
         """
-        self._threads.on_death = functools.partial(self._wakes.put, None)
-        with self._threads if self._gives_back else contextlib.nullcontext(), self._presence:
+        self._own_threads.on_death = functools.partial(self._wakes.put, None)
+        with self._own_threads if self._gives_back else contextlib.nullcontext(), self._presence:
             try:
                 self._run()
             finally:
-                if self._gives_back and self._threads.death is not None:
-                    self._give_back(self._threads.death)
+                if self._gives_back and self._own_threads.death is not None:
+                    self._give_back(self._own_threads.death)
 
     def _run(self) -> None:
         threads: list[threading.Thread] = []
         try:
             try:
-                targets = [self._work] * self._concurrency + [self._extender.run, self._tend]
+                targets = [self._work] * self._threads + [self._extender.run, self._tend]
                 threads.extend(map(self._started, targets))
                 while not self._has_finished():
                     pass
@@ -217,7 +217,7 @@ class Worker:
                 raise
         for thread in threads:
             thread.join()
-        self._threads.check()
+        self._own_threads.check()
         if self._error is not None:
             raise self._error
 
@@ -269,11 +269,11 @@ class Worker:
         """Let each thread end when it has nothing left to do; may be called twice."""
         self._is_over.set()
         self._errands.put(None)
-        for _ in range(self._concurrency):
+        for _ in range(self._threads):
             self._line.put(None)
 
     def _started(self, target: Callable[[], None]) -> threading.Thread:
-        thread = OwnThread(target, name="fdbqueue-worker", owner=self._threads)
+        thread = OwnThread(target, name="fdbqueue-worker", owner=self._own_threads)
         thread.start()
         return thread
 
@@ -303,7 +303,7 @@ class Worker:
 
     def _goes_on(self) -> bool:
         """Tell whether more items are to be leased."""
-        has_failed = self._error is not None or self._threads.death is not None
+        has_failed = self._error is not None or self._own_threads.death is not None
         return self._remaining + self._asked > 0 and not (has_failed or self._stops)
 
     def _wanted(self, done: int = 0) -> int:
@@ -374,7 +374,7 @@ class Worker:
     def _wait(self, is_so: Callable[[], Any]) -> None:
         """Wait in the caller's thread until something is so."""
         while not self._await(is_so):
-            self._threads.check()
+            self._own_threads.check()
             with contextlib.suppress(queues.Empty):
                 self._wakes.get(timeout=_SIGNAL_SECONDS)
 

@@ -1,11 +1,11 @@
 """The processes of ``tasks_worker``: a parent and its children, and an end in time.
 
-There is a parent, which never uses the engine, unless ``--batch`` runs in one process. It starts
-children of the same command, one if ``--processes`` does not say how many, and starts another in
-the place of one that ends, after a pause that grows while they end soon, or cannot be started. Each
-child has a pipe from the parent. The parent writes a byte to it for each SIGTERM or Ctrl-C that it
-gets; when the parent has ended, however that was, the pipe ends. So a child knows how often the
-parent was told to stop.
+There is a parent, which never uses the engine, unless ``--until-empty`` runs in one process. It
+starts children of the same command, one if ``--processes`` does not say how many, and starts
+another in the place of one that ends, after a pause that grows while they end soon, or cannot be
+started. Each child has a pipe from the parent. The parent writes a byte to it for each SIGTERM or
+Ctrl-C that it gets; when the parent has ended, however that was, the pipe ends. So a child knows
+how often the parent was told to stop.
 
 A child may get the same signals directly, too: Ctrl-C at a terminal reaches all of its processes,
 and so does a service manager's SIGTERM. They are one and the same request: a child counts the

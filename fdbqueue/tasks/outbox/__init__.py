@@ -3,8 +3,8 @@
     INSTALLED_APPS = [..., "fdbqueue", "fdbqueue.tasks", "fdbqueue.tasks.outbox"]
     TASKS = {"default": {"BACKEND": ..., "OPTIONS": {"outbox": True}}}
 
-``rows`` writes and reads the table, ``mover`` moves its rows, ``wake`` tells the mover that there
-are some. Who may do what:
+``outbox_rows`` writes and reads the table, ``mover`` moves its rows, ``wake`` tells the mover that
+there are some. Who may do what:
 
 - *Whoever enqueues* inserts a row, in the transaction of the ORM that is open on that database, or
   in one of its own. The id of the result is in the row. Once that transaction has committed, a

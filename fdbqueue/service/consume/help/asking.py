@@ -13,7 +13,7 @@ from fdbqueue.engines.protocols import Database, Transaction
 from fdbqueue.exceptions import CorruptItem, OutcomeUnknown
 from fdbqueue.service.clock import now_us
 from fdbqueue.service.combiner import CombinedBatch
-from fdbqueue.service.consume.contention import MAX_HELP_SECONDS, Contended, sleep_before_retry
+from fdbqueue.service.consume.contention import MAX_HELP_SECONDS, Contended, Contention, Race
 from fdbqueue.service.consume.head import begin_state, parse_state
 from fdbqueue.service.consume.round import (
     MAX_ASKED_KEYS_BYTES,
@@ -95,6 +95,7 @@ class Asking:
         database: Anything with ``create_transaction()``, without a time limit.
         taker: Takes the queue's items.
         end: Which end.
+        contention: What takes at this end have met.
         take: Takes items in a round, for the given requests alone if a help request is given.
     """
 
@@ -103,12 +104,14 @@ class Asking:
         database: Database,
         taker: Taker,
         end: End,
+        contention: Contention,
         take: TakeRound,
     ) -> None:
         self._database = database
         self._taker = taker
         self._tables = taker.store.tables
         self._end: End = end
+        self._contention = contention
         self._take_round = take
         self.restart_after_fork()
 
@@ -353,15 +356,9 @@ class Asking:
 
         Once it has waited for too long, it races as if there were no help.
         """
-        conflicts = 0
-        while (result := self._take_round(self._database, batch, combined, request)) is None:
-            if not request.lease_keys:
-                combined.let_go()
-            if not wait.is_too_long:
-                return False
-            conflicts += 1
-            sleep_before_retry(conflicts)
-        if result.is_helped:
+        race = Race(self._contention, wait.is_too_long)
+        result = self._take_round(self._database, batch, combined, request, race)
+        if result is None or result.is_helped:
             return False
         combined.finish(result.results)
         return True
@@ -416,9 +413,8 @@ class HandoffWait:
         """How long it has taken."""
         return monotonic() - self._began
 
-    @property
     def is_too_long(self) -> bool:
-        """Whether nobody seems to serve the request."""
+        """Tell whether nobody seems to serve the request."""
         return self.seconds > MAX_HELP_SECONDS
 
     def pause(self) -> None:
@@ -437,7 +433,7 @@ class HandoffWait:
         now = monotonic()
         if taken != self._taken:
             self._taken, self._since = taken, now
-        if self.is_too_long:
+        if self.is_too_long():
             return True
         idle = now - self._since
         return idle > self._patience and idle > self._patience * (1 + place())

@@ -36,12 +36,11 @@ from fdbqueue.tasks.task_worker import TaskWorker
 
 logger = get_logger(__name__)
 
-_MAX_THREADS = 256
 _MAX_PROCESSES = 256
 #: What a worker says that has no parent to end it.
 _CANNOT_END = (
     "It ends async tasks at their time limits, and only notes that others go on. With --processes, "
-    "or without --batch, such a process is replaced."
+    "or without --until-empty, such a process is replaced."
 )
 
 
@@ -53,35 +52,32 @@ class Command(QueueCommand):
     examples = """\
 examples:
   manage.py tasks_worker
-  manage.py tasks_worker --queue urgent,default --threads 4
-  manage.py tasks_worker --queue '*' --exclude-queues 'slow-*' --processes 2
-  manage.py tasks_worker --batch
+  manage.py tasks_worker urgent default --threads 4
+  manage.py tasks_worker --exclude 'slow-*' --processes 2
+  manage.py tasks_worker --until-empty
 """
 
     takes = (
-        arguments.Argument(
-            "--queue",
-            default="*",
-            metavar="NAME[,NAME]",
-            help="Run the tasks of these queues, in this order; * stands for any characters "
-            "(default: *, all queues)",
+        arguments.QUEUES_OR_ALL.but(
+            help="Names of queues, or patterns such as 'mail-*', in the order in which to look for "
+            "tasks (default: all queues in turn)"
         ),
         arguments.Argument(
-            "--exclude-queues", default="", metavar="NAME[,NAME]", help="But not of these queues"
+            "--exclude",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help="But not of this queue, or of those of this pattern; may be repeated",
         ),
-        arguments.Argument(
-            "--threads",
-            type=arguments.whole_number(most=_MAX_THREADS),
-            default=1,
-            metavar="N",
-            help="Run N tasks at a time in each process (default: 1)",
+        arguments.THREADS.but(
+            help="Run N tasks at a time in each process (default: 1, at most 256)"
         ),
         arguments.Argument(
             "--processes",
             type=arguments.whole_number(most=_MAX_PROCESSES),
             metavar="N",
             help="Run N processes, and replace each that ends, or does not end a task at its "
-            "time limit (default: 1; with --batch this process alone)",
+            "time limit (default: 1; with --until-empty this process alone)",
         ),
         arguments.Argument(
             "--max-tasks",
@@ -89,14 +85,11 @@ examples:
             metavar="N",
             help="End after N attempts at tasks; with --processes, replace each process after N",
         ),
-        arguments.flag("--batch", "End when there are no more tasks to run"),
+        arguments.UNTIL_EMPTY,
         task_arguments.backend("Run the tasks of"),
-        arguments.Argument(
-            "--worker-id",
-            type=arguments.worker_name,
-            metavar="TEXT",
-            help="Name of this worker, in the results of its tasks; with --processes followed by "
-            "-1, -2, ... (default: HOST:PID)",
+        arguments.WORKER.but(
+            help="Name of this worker, shown with what it holds; with --processes followed by "
+            "-1, -2, ... (default: HOST:PID)"
         ),
         arguments.flag(
             "--reload", "Start again when the code has changed; running tasks end first"
@@ -106,15 +99,15 @@ examples:
     def handle(self, *args: Any, **options: Any) -> None:
         chosen = argparse.Namespace(**options)
         backend = task_arguments.backend_of(chosen.backend)
-        chosen.names = _queue_names(backend, chosen.queue, "--queue")
-        chosen.excluded = _queue_names(backend, chosen.exclude_queues, "--exclude-queues")
-        _check_left(backend, chosen.names, chosen.excluded)
+        _check_names(backend, [*chosen.names, *chosen.exclude])
+        chosen.names = chosen.names or ["*"]
+        _check_left(backend, chosen.names, chosen.exclude)
         if chosen.names == ["*"]:
             chosen.names = []
         if chosen.processes and not self.is_process:
             raise usage_error("--processes needs a process of its own: manage.py.")
         parent = ParentPipe()
-        is_alone = not self.is_process or (chosen.batch and chosen.processes is None)
+        is_alone = not self.is_process or (chosen.until_empty and chosen.processes is None)
         if parent.number is None and chosen.reload:
             self._reload(chosen)
             return
@@ -137,8 +130,8 @@ examples:
         """Run processes of this command again each time the code has changed."""
         if not self.is_process:
             raise usage_error("--reload needs a process of its own: manage.py.")
-        if chosen.batch:
-            raise usage_error("--reload is for a worker that stays: leave out --batch.")
+        if chosen.until_empty:
+            raise usage_error("--reload is for a worker that stays: leave out --until-empty.")
         autoreload.autoreload_started.connect(_watch_code)
         autoreload.run_with_reloader(self._supervise, chosen)
 
@@ -146,7 +139,7 @@ examples:
 
     def _supervise(self, chosen: argparse.Namespace) -> None:
         """Run processes of this command, and end as they do."""
-        ends = chosen.batch or (chosen.max_tasks and chosen.processes is None)
+        ends = chosen.until_empty or (chosen.max_tasks and chosen.processes is None)
         parent = Parent(
             autoreload.get_child_arguments(),
             chosen.processes or 1,
@@ -170,10 +163,10 @@ examples:
             worker = TaskWorker(
                 backend,
                 chosen.names,
-                excluded=chosen.excluded,
+                excluded=chosen.exclude,
                 threads=chosen.threads,
                 limit=chosen.max_tasks or math.inf,
-                follow=not chosen.batch,
+                follow=not chosen.until_empty,
                 worker=_name_of_child(chosen, parent.number),
                 catalog=self.catalog,
                 let_in=interrupts.allowed,
@@ -183,7 +176,7 @@ examples:
                 left=parent.left,
             )
             self.console.note(f"Worker {worker.worker} runs the tasks of {worker.queue.name!r}.")
-            if settings.DEBUG and not (chosen.reload or chosen.batch):
+            if settings.DEBUG and not (chosen.reload or chosen.until_empty):
                 self.console.note("It does not notice changed code; --reload does.")
             if parent.watch is None and backend.has_time_limits():
                 self.console.note(_CANNOT_END)
@@ -222,44 +215,42 @@ examples:
 
 def _name_of_child(chosen: argparse.Namespace, child: int | None) -> str | None:
     """Return the name of one worker process of several; None for its own."""
-    given_name: str | None = chosen.worker_id
+    given_name: str | None = chosen.worker
     if given_name is None or child is None or chosen.processes is None:
         return given_name
     end = f"-{child}"
     return given_name[: MAX_WORKER_CHARACTERS - len(end)] + end
 
 
-def _queue_names(backend: FdbQueueBackend, text: str, option: str) -> list[str]:
-    """Return the names and patterns in a list of queue names.
+def _check_names(backend: FdbQueueBackend, names: list[str]) -> None:
+    """Check that the backend has a queue of each name, or of each pattern.
 
     Raises:
-        CommandError: The backend has no queue of one of the names; the message names its queues.
+        CommandError: It has none of one of them; the message names its queues.
     """
-    names = [name.strip() for name in text.split(",") if name.strip()]
     known = sorted(backend.queues)
     for name in names:
         rule = PATTERN if "*" in name else NAME
         fits = fnmatch.filter(known, name) if known else rule.fullmatch(name)
         if not fits:
             shown = clipped(", ".join(known)) or "queues of any name"
-            message = f"{option}: the task backend {backend.alias!r} has no queue {name!r}, but"
+            message = f"The task backend {backend.alias!r} has no queue {name!r}, but"
             raise usage_error(f"{clipped(message)} {shown}.")
         stored = backend.queue_prefix + name
         if "*" not in name and not backend.owns(stored):
-            message = f"{option}: the queue {name!r} of the task backend {backend.alias!r} would be"
+            message = f"The queue {name!r} of the task backend {backend.alias!r} would be"
             raise usage_error(f"{message} {stored!r}, which is another backend's.")
-    return names
 
 
 def _check_left(backend: FdbQueueBackend, names: list[str], excluded: list[str]) -> None:
-    """Check that there are queues, and not all are excluded.
+    """Check that not all queues are excluded.
 
     Raises:
-        CommandError: There are none.
+        CommandError: They are.
     """
     chosen = {one for name in names for one in fnmatch.filter(backend.queues, name)} or set(names)
     if not any(is_among(one, names, excluded) for one in chosen):
-        raise usage_error("--queue and --exclude-queues leave no queue.")
+        raise usage_error("--exclude leaves no queue.")
 
 
 def _watch_code(sender: Any, **_: Any) -> None:

@@ -1,7 +1,7 @@
 """Does a queue move, and if not, why: the one answer, for pages, commands, health and metrics.
 
 :func:`begin_movement` reads what decides it and writes the causes into the rows of queues, by these
-names; :mod:`concerns` has the words and the remedy of each.
+names; :mod:`attention` has the words and the remedy of each.
 
 ``blocked``
     The item at an end cannot be decoded.

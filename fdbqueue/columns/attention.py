@@ -1,8 +1,8 @@
-"""The concerns: the reasons why a queue needs attention, in words, and what helps.
+"""Why a queue needs attention, in words, and what helps: its *concerns*.
 
 :data:`CONCERNS` has them all, the worst first. Each looks at the row of a queue, which
-:data:`CONCERN_READS` fill; why a queue does not move is found in :mod:`movement`. The list of
-queues, ``queue_list``, ``queue_doctor``, the health check and the metrics say the concerns of a
+:data:`CONCERN_READS` fill; why a queue does not move is found in :mod:`attention_causes`. The list
+of queues, ``queue_list``, ``queue_doctor``, the health check and the metrics say the concerns of a
 queue, in the same words. To add one, add it to :data:`CONCERNS`: it then has a line above the list,
 and a place in the order *trouble first*.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from fdbqueue.columns.movement import begin_movement
+from fdbqueue.columns.attention_causes import begin_movement
 from fdbqueue.columns.queue_rows import (
     QueueRow,
     begin_counts,
@@ -44,7 +44,7 @@ class Concern:
     """A reason why a queue needs attention.
 
     Attributes:
-        name: Names it in ids and CSS classes, in JSON, and as a cause of ``movement.py``.
+        name: Names it in ids and CSS classes, in JSON, and as a cause of ``attention_causes.py``.
         label: What it is called.
         meaning: Says what is wrong and what to do, as a sentence.
         applies: Tells whether a queue has it; None if it is among its causes.
@@ -90,7 +90,7 @@ def start_command(row: QueueRow) -> str:
     """Return the command that starts a worker of a queue, without ``manage.py``."""
     if row.queue.owner is not None:
         return "tasks_worker"
-    return f"queue_work {shlex.quote(row.queue.name)} --handler PATH --follow"
+    return f"queue_work {shlex.quote(row.queue.name)} --handler PATH"
 
 
 def _give_back_command(row: QueueRow) -> str:
