@@ -9,6 +9,7 @@ Each round it is checked that every item is acknowledged once, or left.
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import math
 import statistics
 from collections.abc import Iterator, Sequence
@@ -106,6 +107,8 @@ def shapes(plan: Plan) -> Iterator[Line]:
 def _beside_one(plan: Plan) -> Iterator[Line]:
     """Yield the lines of processes of one thread beside one such process, and the least share."""
     processes = PROCESSES[-1]
+    # Each process is to do enough that its share says something.
+    plan = dataclasses.replace(plan, times=plan.sized(2, 3, 1))
     with Clients(plan, 1, 1) as alone, Clients(plan, processes, 1) as all_of_them:
         for name, load, on_cluster in (
             ("pop", POP, "at least 2"),

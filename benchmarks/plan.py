@@ -35,12 +35,13 @@ class Plan:
     """What one benchmark is given; it can be sent to another process.
 
     ``folder`` is an empty folder for its files. ``cluster_file`` None means the embedded
-    engine.
+    engine. Many clients work ``times`` as long as usual.
     """
 
     folder: Path
     cluster_file: str | None = None
     scale: str = "full"
+    times: int = 1
 
     @property
     def engine(self) -> str:
@@ -50,7 +51,8 @@ class Plan:
     @property
     def seconds(self) -> float:
         """How long many clients work in one round."""
-        return self.sized(1.5, 0.5, 0.05)
+        seconds: float = self.sized(1.5, 0.5, 0.05)
+        return seconds * self.times
 
     def rounds(self, usual: int) -> int:
         """Return how many rounds to measure."""

@@ -34,6 +34,8 @@ WORKERS = 4
 #: More than there are processors, by far.
 MANY_WORKERS = 16
 TASKS = 1_000
+#: Each worker of ours has at least so many; of fewer, their start would be most of the time.
+OF_EACH = 250
 ROUNDS = 5
 #: How many tasks are enqueued for an idle worker, and for one that looks but once a second.
 STARTS, SLOW_STARTS = 40, 12
@@ -203,6 +205,7 @@ class _Measured:
         self._workers = plan.sized(WORKERS, WORKERS, 2)
         self._many = plan.sized(MANY_WORKERS, MANY_WORKERS, 3) if peer.many else 0
         self._tasks = plan.sized(TASKS, TASKS // 2, 5)
+        self._of_each = plan.sized(OF_EACH, OF_EACH // 2, 1)
 
     def lines(self) -> Iterator[Line]:
         """Enqueue and work by turns, then let workers wait."""
@@ -235,7 +238,7 @@ class _Measured:
         threads: list[float] = []
         for number in range(self._plan.rounds(ROUNDS)):
             for count in counts:
-                added = self._enqueued(number, ours, theirs)
+                added = self._enqueued(number, ours, theirs, count)
                 enqueued.append((added[0][0].rate, added[1][0].rate))
                 ends = in_turn(
                     number,
@@ -288,10 +291,10 @@ class _Measured:
                 unit="share",
             )
 
-    def _enqueued(self, number: int, ours: _Side, theirs: _Side) -> tuple[Any, Any]:
+    def _enqueued(self, number: int, ours: _Side, theirs: _Side, workers: int) -> tuple[Any, Any]:
         return in_turn(
             number,
-            lambda: ours.call(enqueue, self._tasks),
+            lambda: ours.call(enqueue, max(self._tasks, workers * self._of_each)),
             lambda: theirs.call(enqueue, self._tasks),
         )
 

@@ -262,8 +262,8 @@ def test_a_commit_that_times_out_as_the_lead_is_passed_on_to_it(database):
     held, gate = threading.Event(), threading.Event()
     empty, passed_on = threading.Event(), threading.Event()
 
-    def hold():
-        notify_watchers()
+    def hold(written):
+        notify_watchers(written)
         committer._notify_watchers = notify_watchers
         held.set()
         gate.wait(_DEADLINE_SECONDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 import time
 from contextlib import closing, contextmanager
@@ -248,7 +249,7 @@ def test_nothing_is_left_once_the_watches_are_gone(database, path, put, watching
     for leave in ("cancel", "drop", "fire"):
         held = _watch(database, b"a")
         assert len(watching_threads()) == 1
-        assert len(_sync_files(path)) == 4
+        assert len(_sync_files(path)) == 5
         if leave == "cancel":
             held[0].cancel()
         elif leave == "fire":
@@ -315,12 +316,13 @@ def test_after_a_look_in_vain_the_thread_rests(database, put, looks, monkeypatch
         resting.set()
         assert rested.wait(_DEADLINE_SECONDS)
 
+    put({b"a": b""})
     (watch,) = _watch(database, b"a")
     monkeypatch.setattr(watches, "time", SimpleNamespace(**{**vars(time), "sleep": rest}))
-    put({b"b": b""})
+    put({b"a": b""})
     assert resting.wait(_DEADLINE_SECONDS)
     for number in range(20):
-        put({b"b": b"%d" % number, b"a": b"%d" % number})
+        put({b"a": b"%d" % number})
     assert len(looks) == 1
     assert not watch.is_ready()
     rested.set()
@@ -329,14 +331,80 @@ def test_after_a_look_in_vain_the_thread_rests(database, put, looks, monkeypatch
     assert rests[0] == watches._FIRST_REST_SECONDS
 
 
+def test_what_nobody_watches_wakes_nobody(database, put, looks):
+    """Neither a key nor a range, nor a key whose watch has been cancelled, after one look."""
+    watch, left = _watch(database, b"k", b"left")
+    left.cancel()
+    put({b"left": b"1"})
+    wait_until(lambda: database.watches._pipe.listed == {b"k"})
+    assert len(looks) == 1
+    for number in range(20):
+        put({b"a": b"%d" % number, b"l": b"", b"left": b"%d" % number})
+        run(database, lambda tr: tr.clear_range(b"a", b"k"))
+    assert not database.watches._pipe._has_bytes(0)
+    assert len(looks) == 1
+    run(database, lambda tr: tr.clear_range(b"a", b"l"))
+    put({b"k": b"1"})
+    assert _fires(watch)
+
+
+def test_a_list_that_cannot_be_read_stands_for_all_keys(database, path, put):
+    """It is too long, half written, cut off, or missing: then every commit wakes."""
+    sync = path.with_name(path.name + "-sync")
+    (one,) = _watch(database, b"one")
+    (listed,) = sync.glob("keys-*")
+
+    whole = listed.read_bytes()
+    torn = whole[:-1] + bytes([whole[-1] ^ 1])
+    for damaged in (torn, b"", None):
+        if damaged is None:
+            listed.unlink()
+        else:
+            listed.write_bytes(damaged)
+        put({b"other": os.urandom(8)})
+        put({b"one": os.urandom(8)})
+        assert _fires(one)
+        (one,) = _watch(database, b"one")
+    many = _watch(database, *(b"%d" % number for number in range(watches._MOST_LISTED)))
+    assert database.watches._pipe.listed is None
+    put({b"99": b"1", b"one": b"1"})
+    assert _fires(many[99])
+    assert _fires(one)
+
+
+def test_a_watch_of_a_signal_handler_is_listed_beside_that_of_its_thread(
+    database, put, monkeypatch
+):
+    """It may come while the list is being written: neither is lost."""
+    (first,) = _watch(database, b"first")
+    pipe, pwrite, nested = database.watches._pipe, os.pwrite, []
+
+    def interrupted(descriptor, data, offset):
+        if descriptor == pipe._listing and not nested:
+            nested.append(None)
+            nested.extend(_watch(database, b"nested"))
+        return pwrite(descriptor, data, offset)
+
+    monkeypatch.setattr(watches.os, "pwrite", interrupted)
+    (outer,) = _watch(database, b"outer")
+    monkeypatch.undo()
+    assert pipe.listed == {b"first", b"nested", b"outer"}
+    put({b"nested": b"1"})
+    assert _fires(nested[1])
+    put({b"outer": b"1", b"first": b"1"})
+    assert _fires(outer)
+    assert _fires(first)
+
+
 def test_a_rest_is_short(database, put, looks, monkeypatch):
     """However many looks are in vain, none is later than two milliseconds; after a hit none is."""
+    put({b"a": b""})
     (watch,) = _watch(database, b"a")
     rests = []
     fake = SimpleNamespace(**{**vars(time), "sleep": rests.append})
     monkeypatch.setattr(watches, "time", fake)
     for number in range(5):
-        put({b"b": b"%d" % number})
+        put({b"a": b""})
         wait_until(lambda number=number: len(rests) > number)
     assert rests[:5] == [0.0005, 0.001, 0.002, 0.002, 0.002]
     put({b"a": b"1"})

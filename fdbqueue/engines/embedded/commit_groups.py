@@ -136,6 +136,8 @@ class CommitGroup:
     def __init__(self, requests: list[CommitRequest], connection: sqlite3.Connection) -> None:
         self.requests = requests
         self.connection = connection
+        #: The write conflict ranges of those that took effect.
+        self.written: list[Range] = []
         #: What the keys come to hold, until it is written; None clears.
         self._values: dict[bytes, bytes | None] = {}
         #: What some of them hold before that; see :class:`History`.
@@ -154,7 +156,7 @@ class CommitGroup:
             version: The group's.
         """
         self.version = version
-        written: list[Range] = []
+        written = self.written = []
         earlier: list[RangeSet] = []
         self.accepted = 0
         self._known = history.known

@@ -31,7 +31,7 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fdbqueue.engines.embedded.commit_groups import (
     CommitGroup,
@@ -41,6 +41,7 @@ from fdbqueue.engines.embedded.commit_groups import (
 )
 from fdbqueue.engines.embedded.fdb_errors import FDBError
 from fdbqueue.engines.embedded.files import disk_space
+from fdbqueue.engines.embedded.keys import Range
 from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.sqlite_file import Store
 from fdbqueue.exceptions import EngineUnavailable
@@ -71,10 +72,13 @@ class Committer:
 
     Args:
         store: Where to write.
-        notify_watchers: Called after each group that took effect; calling it again does no harm.
+        notify_watchers: Called after each group that took effect, with what it has written, or with
+            None; calling it again does no harm.
     """
 
-    def __init__(self, store: Store, notify_watchers: Callable[[], None]) -> None:
+    def __init__(
+        self, store: Store, notify_watchers: Callable[[Sequence[Range] | None], None]
+    ) -> None:
         self._store = store
         self._notify_watchers = notify_watchers
         self._start_empty()
@@ -145,7 +149,7 @@ class Committer:
                 request.end(FDBError(1021))
             self._group, self._history = None, History()
             self._leader = None
-        self._notify_watchers()
+        self._notify_watchers(None)
 
     def _wake_all(self) -> None:
         """Wake all that wait: whoever is first leads."""
@@ -236,7 +240,7 @@ class Committer:
                 on_written()
         self._tell(group)
         if group.accepted:
-            self._notify_watchers()
+            self._notify_watchers(group.written)
 
     def _next_in_line(self) -> list[CommitRequest]:
         """Return the first requests of the line, within a group's limits; they stay in the line."""

@@ -1,9 +1,14 @@
 """Watches: futures that are ready once a key has changed, in whichever process.
 
-A process with watches owns a pipe in ``-sync``. Each commit writes a byte into every pipe; it looks
-for new ones if a lock file says so, and every 10 ms. The byte wakes the owner's thread, which reads
-in the history which keys changed, and compares values; each watch compares its own key once it is
-set. A commit removes a dead owner's pipe; an owner makes one that was deleted again within a
+A process with watches owns a pipe in ``-sync``, and lists beside it which keys it watches. Each
+commit writes a byte into the pipes of those that watch what it has written; it looks for new ones
+if a lock file says so, and every 10 ms. The byte wakes the owner's thread, which reads in the
+history which keys changed, and compares values.
+
+No wake is lost: a watch lists its key, then compares its value; a commit is visible, then it reads
+the lists. A list that is missing, too long or half written stands for all keys. If a process could
+not wake all, its next commit does; if it is killed before it wakes any, the next change of the key
+does. A commit removes a dead owner's pipe; an owner makes one that was deleted again within a
 second.
 """
 
@@ -14,11 +19,13 @@ import errno
 import os
 import queue
 import select
+import struct
 import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterable, KeysView, Sequence
 from typing import Any
 
 from fdbqueue.engines.embedded import version_clock
@@ -26,7 +33,7 @@ from fdbqueue.engines.embedded.fdb_errors import FDBError
 from fdbqueue.engines.embedded.fdb_limits import MAX_WATCHES
 from fdbqueue.engines.embedded.files import CHECK_SECONDS, STAMP_GRANULARITY_NS
 from fdbqueue.engines.embedded.futures import SignalledFuture
-from fdbqueue.engines.embedded.keys import RangeSet
+from fdbqueue.engines.embedded.keys import Range, RangeSet, after, encoded
 from fdbqueue.engines.embedded.reservations import PIPES
 from fdbqueue.engines.embedded.snapshots import Snapshot
 from fdbqueue.engines.embedded.sqlite_file import Store
@@ -38,7 +45,11 @@ from fdbqueue.own_threads import OwnThread
 
 logger = get_logger(__name__)
 
-_PIPE_PREFIX = "watch-"
+_PIPE_PREFIX, _LIST_PREFIX = "watch-", "keys-"
+#: The bytes of a list: what is longer stands for all keys. Its head: its length, and a checksum.
+_LIST_BYTES, _LIST_HEAD = 4096, struct.Struct("=II")
+#: Nor has a list more keys.
+_MOST_LISTED = 100
 _LINGER_SECONDS = 1.0
 #: How long the thread sleeps after a look by which no watch became ready: twice as long after each,
 #: at most the latter. A push beside four idle processes takes 0.8 times as long as without.
@@ -47,9 +58,9 @@ _RETRY_SECONDS = 0.02
 
 
 class Notifier:
-    """Wake every process that watches the file.
+    """Wake the processes that watch what was changed.
 
-    A pipe whose owner died is removed by the next commit.
+    A pipe whose owner died is removed by the next commit that would wake it.
 
     Args:
         turn: The writer's turn; in its directory the pipes are.
@@ -58,26 +69,58 @@ class Notifier:
     def __init__(self, turn: WriterTurn) -> None:
         self._directory = turn.directory
         self._turn = turn
-        self._pipes: dict[str, int] = {}
+        #: Each pipe, and the list of what its owner watches, -1 if that is missing.
+        self._pipes: dict[str, tuple[int, int]] = {}
+        #: Whether all commits so far have woken whom they concern; if not, the next wakes all.
+        self._is_sure = True
+        #: The lists that were read last, and their keys.
+        self._lists: dict[bytes, list[bytes] | None] = {}
         self._changed_at = -1  # until everything there was looked at
         #: Which number the lock file had then, and when to look all the same.
         self._newest: bytes | None = None
         self._look_at = 0.0
 
-    def notify(self) -> None:
-        """Write a byte into each pipe; a full one wakes its owner all the same.
+    def notify(self, written: Sequence[Range] | None = None) -> None:
+        """Write a byte into the pipes of who watches what was written; a full one wakes, too.
 
         Raises nothing: what was committed stays so. A pipe that could not be reached is
         tried again at the next commit.
+
+        Args:
+            written: What commits have changed; None if that is not known.
         """
+        is_sure, self._is_sure = self._is_sure, False
+        has_found = self._find()
+        changed = RangeSet.of(written) if is_sure and written is not None and self._pipes else None
+        known, self._lists = self._lists, {}
+        for name, (pipe, listed) in list(self._pipes.items()):
+            try:
+                if changed is None or self._is_for(listed, changed, known):
+                    os.write(pipe, b"!")
+            except BlockingIOError:
+                continue
+            except OSError:
+                self._drop(name)
+        self._is_sure = has_found
+
+    def _is_for(
+        self, listed: int, changed: RangeSet, known: dict[bytes, list[bytes] | None]
+    ) -> bool:
+        """Tell whether a list has a key of these ranges, or stands for all keys."""
+        data = os.pread(listed, _LIST_BYTES, 0) if listed >= 0 else b""
+        keys = self._lists[data] = known[data] if data in known else _keys_in(data)
+        return keys is None or any(key in changed for key in keys)
+
+    def _find(self) -> bool:
+        """Look for new pipes, if there may be any; tell whether all are open."""
         shared, now, newest = self._turn.reservations.shared, version_clock.seconds(), None
         try:
             if shared is not None:
                 newest = os.pread(shared.descriptor, *PIPES)
             is_known = newest == self._newest and newest is not None and self._changed_at != -1
             if not is_known or now >= self._look_at:
-                if os.stat(self._directory).st_mtime_ns != self._changed_at:
-                    self._look()
+                if os.stat(self._directory).st_mtime_ns != self._changed_at and not self._look():
+                    return False
                 if self._changed_at != -1:
                     self._newest, self._look_at = newest, now + CHECK_SECONDS
         except FileNotFoundError:
@@ -85,49 +128,66 @@ class Notifier:
         except OSError:
             self._changed_at = -1
             logger.exception("the watching processes cannot be found")
-        for name in list(self._pipes):
-            try:
-                os.write(self._pipes[name], b"!")
-            except BlockingIOError:
-                continue
-            except OSError:
-                self._drop(name)
+            return False
+        return True
 
     def close(self) -> None:
         """Close every pipe; they are opened again when needed."""
         self._changed_at = -1
-        while self._pipes:
-            os.close(self._pipes.popitem()[1])
+        for name in list(self._pipes):
+            self._close(name)
 
-    def _look(self) -> None:
+    def _look(self) -> bool:
+        """Open the pipes that are there; tell whether all are open."""
         changed_at = os.stat(self._directory).st_mtime_ns
         self._turn.doubt()
         self._changed_at = -1
-        settled = time.time_ns() - changed_at > STAMP_GRANULARITY_NS
+        settled, is_reached = time.time_ns() - changed_at > STAMP_GRANULARITY_NS, True
         names = {n for n in os.listdir(self._directory) if n.startswith(_PIPE_PREFIX)}
         for name in self._pipes.keys() - names:
             self._close(name)
         for name in names - self._pipes.keys():
             try:
                 path = os.path.join(self._directory, name)
-                self._pipes[name] = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+                pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+                self._pipes[name] = pipe, -1
+                with contextlib.suppress(FileNotFoundError):
+                    self._pipes[name] = pipe, os.open(_list_of(path), os.O_RDONLY)
             except OSError as error:
                 if error.errno == errno.ENXIO:  # its owner died
                     self._drop(name)
                 else:
-                    settled = False
+                    is_reached = False
                     logger.warning("a watching process cannot be woken", exc_info=error)
-        self._changed_at = changed_at if settled else -1
+        self._changed_at = changed_at if settled and is_reached else -1
+        return is_reached
 
     def _drop(self, name: str) -> None:
         self._close(name)
-        with contextlib.suppress(OSError):
-            os.unlink(os.path.join(self._directory, name))
+        path = os.path.join(self._directory, name)
+        for one in (path, _list_of(path)):
+            with contextlib.suppress(OSError):
+                os.unlink(one)
 
     def _close(self, name: str) -> None:
-        pipe = self._pipes.pop(name, None)
-        if pipe is not None:
-            os.close(pipe)
+        for descriptor in self._pipes.pop(name, ()):
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
+def _list_of(path: str) -> str:
+    """Return the path of the list of what the owner of a pipe watches."""
+    directory, name = os.path.split(path)
+    return os.path.join(directory, _LIST_PREFIX + name.removeprefix(_PIPE_PREFIX))
+
+
+def _keys_in(data: bytes) -> list[bytes] | None:
+    """Return the keys of a list; None if it stands for all keys."""
+    if len(data) < _LIST_HEAD.size:
+        return None
+    size, checksum = _LIST_HEAD.unpack_from(data)
+    keys = data[_LIST_HEAD.size : _LIST_HEAD.size + size]
+    return RangeSet.decode(keys).begins if size and zlib.crc32(keys) == checksum else None
 
 
 class Watch(SignalledFuture):
@@ -211,6 +271,8 @@ class WatchRegistry:
             if self._pipe is None or self._thread is None or not self._thread.is_alive():
                 self._start_thread()
             if self._pipe is not None:
+                if not self._pipe.has_listed({watch.key}):
+                    self._list(self._pipe)
                 self._pipe.call()
         snapshot = self._store.snapshot()
         try:
@@ -218,11 +280,20 @@ class WatchRegistry:
         finally:
             snapshot.release()
 
+    def _list(self, pipe: _Pipe) -> None:
+        """List what is watched; again, if a signal handler has set a watch meanwhile."""
+        try:
+            pipe.list(self._watches)
+            while not pipe.has_listed(self._watches.keys()):
+                pipe.list(self._watches)
+        except OSError as error:
+            raise EngineUnavailable(path=self._store.path, reason=str(error)) from error
+
     def _start_thread(self) -> None:
         """Start the thread, also if an interrupt kept it from starting before."""
         before = self._pipe
         try:
-            pipe = _Pipe(self._store.turn)
+            pipe = _Pipe(self._store.turn, self._watches)
         except OSError as error:
             raise EngineUnavailable(path=self._store.path, reason=str(error)) from error
         try:
@@ -281,6 +352,8 @@ class WatchRegistry:
                         self._end(pipe)
                 elif pipe.wait(_LINGER_SECONDS) and self._is_watching():
                     seen, has_fired = self._look_until_seen(pipe, seen)
+                    if not has_fired:
+                        self._shorten(pipe)
                     longer = min(2 * rest or _FIRST_REST_SECONDS, _LONGEST_REST_SECONDS)
                     rest = 0.0 if has_fired else longer
                     time.sleep(rest)
@@ -310,11 +383,17 @@ class WatchRegistry:
             if self._pipe is not pipe:
                 return pipe
             try:
-                self._pipe = _Pipe(self._store.turn)
+                self._pipe = _Pipe(self._store.turn, self._watches)
             except OSError:
                 return pipe
             pipe.remove()
             return self._pipe
+
+    def _shorten(self, pipe: _Pipe) -> None:
+        """List no keys that are not watched any more; they wake in vain."""
+        with self._lock, contextlib.suppress(EngineUnavailable):
+            if self._pipe is pipe and pipe.listed != self._watches.keys():
+                self._list(pipe)
 
     def _look_until_seen(self, pipe: _Pipe, seen: int) -> tuple[int, bool]:
         """Look again while that fails: the bytes that asked for it are gone."""
@@ -360,18 +439,21 @@ class WatchRegistry:
 
 
 class _Pipe:
-    """The pipe whose bytes say that something was committed.
+    """The pipe whose bytes say that something was committed, and the list of what is watched.
 
     Args:
         turn: The writer's turn; in its directory the pipe is made.
+        keys: What is watched already.
     """
 
-    def __init__(self, turn: WriterTurn) -> None:
+    def __init__(self, turn: WriterTurn, keys: Iterable[bytes] = ()) -> None:
         directory = turn.directory
         name = f"{os.getpid()}-{uuid.uuid4().hex}"
         self._path = os.path.join(directory, _PIPE_PREFIX + name)
         self._owner = os.getpid()
         self._lock = RLock()
+        #: The keys in the list; None if it stands for all.
+        self.listed: set[bytes] | None = set()
         self._calls: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._open = False
         with contextlib.suppress(FileExistsError):
@@ -383,16 +465,38 @@ class _Pipe:
             os.mkfifo(unready, 0o666)
             self._reader = os.open(unready, os.O_RDONLY | os.O_NONBLOCK)
             self._writer = os.open(unready, os.O_WRONLY | os.O_NONBLOCK)
+            self._listing = os.open(_list_of(self._path), os.O_RDWR | os.O_CREAT, 0o666)
             self._open = True
+            self.list(keys)
             os.rename(unready, self._path)
             if not turn.reservations.note_pipe():
                 time.sleep(CHECK_SECONDS)  # from now on every commit has looked into the directory
         except BaseException:
-            for made in (unready, self._path):
+            for made in (unready, self._path, _list_of(self._path)):
                 with contextlib.suppress(OSError):
                     os.unlink(made)
             self.close()
             raise
+
+    def has_listed(self, keys: set[bytes] | KeysView[bytes]) -> bool:
+        """Tell whether commits that change any of these keys write into the pipe."""
+        return self.listed is None or keys <= self.listed
+
+    def list(self, keys: Iterable[bytes]) -> None:
+        """Have commits that change these keys write into the pipe, and no others.
+
+        Raises:
+            OSError: The list cannot be written.
+        """
+        listed, data = {*keys}, b""
+        if len(listed) <= _MOST_LISTED:
+            data = encoded([(key, after(key)) for key in listed])
+        if len(data) + _LIST_HEAD.size > _LIST_BYTES:
+            data = b""
+        with self._lock:
+            if self._open:
+                os.pwrite(self._listing, _LIST_HEAD.pack(len(data), zlib.crc32(data)) + data, 0)
+                self.listed = listed if data else None
 
     def wait(self, seconds: float) -> bool:
         """Tell whether a byte came within the time, and take all that came."""
@@ -433,15 +537,18 @@ class _Pipe:
 
     def retire(self) -> None:
         """End the thread that waits at the pipe, if there is one, and hide the pipe."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._path)
+        self._unlink()
         self.wake()
+
+    def _unlink(self) -> None:
+        for path in (self._path, _list_of(self._path)):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
 
     def remove(self) -> None:
         """Remove the pipe."""
         if self._owner == os.getpid():
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._path)
+            self._unlink()
             self.close()
 
     def close_in_child(self) -> None:
@@ -454,5 +561,5 @@ class _Pipe:
         with self._lock:
             if self._open:
                 self._open = False
-                os.close(self._reader)
-                os.close(self._writer)
+                for descriptor in (self._reader, self._writer, self._listing):
+                    os.close(descriptor)
