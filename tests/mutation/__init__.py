@@ -14,6 +14,18 @@ same seed. A line that a seed does not reach in the sound package it does not re
 it, either, because a seed is one history: a mutant is run with the seeds that reach it, and counts
 as not found if there are none.
 
+What nobody finds is judged by hand. Of the mutants of past draws these were equivalent:
+
+- *a boundary that only a key of just the longest length, or a moment at a microsecond, meets*
+  (``tables.death``): both ways are right there, and no other place agrees with one of them;
+- *an estimate that is exact in each case* (``head``: the size of a value is looked up, which is
+  known if it has one chunk): it costs a read;
+- *how many are leased, read or combined at once* (``task_worker``: the prefetch of threads), where
+  nothing but the speed depends on it; the tests see some;
+- *what only another library needs* (``line``: a base class of gevent's);
+- *a guard before what would do nothing* (``groups``: an abort of what has succeeded looks at its
+  parts, which have all ended).
+
 Why it is our own: ``cosmic-ray`` (8.7) changes the files of the working tree in place, has one
 command for all and no draw by a seed, and of the eight operators three (comparison, numbers,
 booleans); ``mutmut`` (3.8) writes all mutants of a file into it behind a dispatcher, which the

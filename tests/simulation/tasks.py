@@ -648,7 +648,9 @@ class Tasks:
     def _has_entry(self, result_id: str, record: dict[str, Any]) -> bool:
         made = self._own["tasks.records"].EndedTask
         ended = made(QUEUE, record["status"], record["ended"], result_id, record["task"])
-        return self._records.ended_row(ended)[0] in self._world.cluster.state.values
+        text = self._world.cluster.state.values.get(self._records.ended_row(ended)[0])
+        task, _, tree = (text or b"").decode().partition("\0")
+        return task == record["task"] and bool(tree) == ("tree" in record)
 
     def settle(self, present: dict[int, str]) -> None:
         """Run all that is left; then each task has one end, and what follows it was enqueued."""
