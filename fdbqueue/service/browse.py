@@ -27,7 +27,6 @@ from fdbqueue.service.items import Item, Page, Priority, Undecodable
 from fdbqueue.service.moments import ORDERS, Moments, Order, parsed_position
 from fdbqueue.service.storage.counts import Counters, Counts, Minute
 from fdbqueue.service.storage.family_index import BY_LEASES
-from fdbqueue.service.storage.handoffs import HelpRequest
 from fdbqueue.service.storage.item_keys import ENDS, EVERY_PLACE, End, Row
 from fdbqueue.service.storage.store import STATES, ItemStore, check_state
 from fdbqueue.service.storage.tables import HIDDEN_END, Due, Hidden, Kind, State
@@ -95,7 +94,8 @@ class Browser:
         state = parse_state(self._store, tr, now, read, at_random=self._taker.choices > 0)
         attempts: dict[bytes, int] = {}
         if passed is None:
-            returned, attempts = self._preview(tr, state.dues, state.expired)
+            most = self._taker.max_attempts
+            returned, attempts = expiry.preview(self._store, tr, state.dues, state.expired, most)
             head.add(returned)
         rows = head.take(count)
         following = None
@@ -124,18 +124,14 @@ class Browser:
             and there may be more.
         """
         dues = expiry.all_due(self._store, tr, now, _MAX_PASSED, passed)
-        dying = expiry.dying(self._store, tr, dues, self._taker.max_attempts)
+        most = self._taker.max_attempts
+        dying = expiry.dying(self._store, tr, dues, most)
         for due in dues:
             if due not in dying:
-                returned, attempts = self._preview(tr, [due], [])
+                returned, attempts = expiry.preview(self._store, tr, [due], [], most)
                 if returned:
                     return returned, attempts, None
         return [], {}, dues[-1] if len(dues) == _MAX_PASSED else None
-
-    def _preview(
-        self, tr: Transaction, dues: Sequence[Due], requests: Sequence[HelpRequest]
-    ) -> tuple[list[Row], dict[bytes, int]]:
-        return expiry.preview(self._store, tr, dues, requests, self._taker.max_attempts)
 
     def get(self, tr: Transaction, place: bytes, item_id: str) -> Item:
         """Return the item at a place, whatever state it is in.
