@@ -57,8 +57,8 @@ class Emptying:
     def progress_meter(self, *, overwrites: bool = True, lines: bool = True) -> ProgressMeter:
         """Return what shows how many of the items are taken.
 
-        With ``--follow`` there is no total, and there are no lines: the rate since it began says
-        little, and the lines would stand between those of the log.
+        If it waits for more there is no total, and there are no lines: the rate since it began
+        says little, and the lines would stand between those of the log.
         """
         total = None if self._follow else self.expected
         lines = lines and not self._follow

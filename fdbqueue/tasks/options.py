@@ -390,7 +390,7 @@ class FdbQueueTask(Task, Generic[P, T]):  # type: ignore[type-arg]  # generic in
             """See get_result()."""
 
     def check(self) -> None:
-        """Check the options that are a choice or a number.
+        """Check the options that are a choice, a number or a function.
 
         Raises:
             InvalidTask: One is wrong.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import threading
@@ -14,6 +15,7 @@ import pytest
 from fdbqueue.engines import embedded
 from fdbqueue.engines.embedded import FDBError, watches
 from fdbqueue.engines.embedded.watches import Notifier, _Pipe
+from fdbqueue.exceptions import EngineUnavailable
 from tests.engines.alone import alone
 from tests.engines.children import code_of, run, wait_until
 
@@ -394,6 +396,72 @@ def test_a_watch_of_a_signal_handler_is_listed_beside_that_of_its_thread(
     put({b"outer": b"1", b"first": b"1"})
     assert _fires(outer)
     assert _fires(first)
+
+
+def test_an_interrupt_once_the_list_is_written_loses_no_watch(database, put, monkeypatch):
+    """What was listed before is not in that list any more, if its watch has fired meanwhile."""
+    pipe_before, pwrite = _watch(database, b"kept"), os.pwrite
+    pipe = database.watches._pipe
+    monkeypatch.setattr(watches.WatchRegistry, "_shorten", lambda *_: None)
+    (fired,) = _watch(database, b"fired")
+    put({b"fired": b"1"})
+    assert _fires(fired)
+
+    def interrupted(descriptor, data, offset):
+        pwrite(descriptor, data, offset)
+        if descriptor == pipe._listing:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(watches.os, "pwrite", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _watch(database, b"other")
+    monkeypatch.setattr(watches.os, "pwrite", pwrite)
+    (again,) = _watch(database, b"fired")
+    put({b"fired": b"2"})
+    assert _fires(again)
+    assert not pipe_before[0].is_ready()
+
+
+def test_a_pipe_whose_list_cannot_be_made_leaves_no_descriptor(database, put, monkeypatch):
+    """The error names the file, and the next watch has a pipe."""
+    put({b"a": b"1"})
+    opened, counts = watches.Descriptors.open, []
+
+    def refuse(descriptors, path, flags):
+        if "keys-" in path:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+        return opened(descriptors, path, flags)
+
+    monkeypatch.setattr(watches.Descriptors, "open", refuse)
+    for _ in range(3):
+        (watch,) = _watch(database, b"a")
+        with pytest.raises(EngineUnavailable):
+            watch.wait()
+        counts.append(len(os.listdir("/dev/fd")))
+    assert counts[1:] == counts[:-1]
+    monkeypatch.undo()
+    (watch,) = _watch(database, b"a")
+    put({b"a": b"2"})
+    assert _fires(watch)
+
+
+def test_lists_of_the_killed_are_removed(database, path, put):
+    """But for those that may yet get their pipe."""
+    (watch,) = _watch(database, b"a")
+    sync = path.with_name(path.name + "-sync")
+    orphan, new = sync / "keys-1-orphan", sync / "keys-1-new"
+    for one in (orphan, new):
+        one.write_bytes(b"")
+    long_ago = time.time() - 2 * watches._ORPHANED_SECONDS
+    os.utime(orphan, (long_ago, long_ago))
+
+    def is_removed():
+        put({b"b": os.urandom(8)})
+        return not orphan.exists()
+
+    wait_until(is_removed)
+    assert new.exists()
+    assert not watch.is_ready()
 
 
 def test_a_rest_is_short(database, put, looks, monkeypatch):

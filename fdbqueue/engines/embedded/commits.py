@@ -148,8 +148,8 @@ class Committer:
             for request in self._group.requests if self._group is not None else ():
                 request.end(FDBError(1021))
             self._group, self._history = None, History()
+            self._notify_watchers(None)
             self._leader = None
-        self._notify_watchers(None)
 
     def _wake_all(self) -> None:
         """Wake all that wait: whoever is first leads."""

@@ -31,7 +31,7 @@ from typing import Any
 from fdbqueue.engines.embedded import version_clock
 from fdbqueue.engines.embedded.fdb_errors import FDBError
 from fdbqueue.engines.embedded.fdb_limits import MAX_WATCHES
-from fdbqueue.engines.embedded.files import CHECK_SECONDS, STAMP_GRANULARITY_NS
+from fdbqueue.engines.embedded.files import CHECK_SECONDS, STAMP_GRANULARITY_NS, Descriptors
 from fdbqueue.engines.embedded.futures import SignalledFuture
 from fdbqueue.engines.embedded.keys import Range, RangeSet, after, encoded
 from fdbqueue.engines.embedded.reservations import PIPES
@@ -51,6 +51,8 @@ _LIST_BYTES, _LIST_HEAD = 4096, struct.Struct("=II")
 #: Nor has a list more keys.
 _MOST_LISTED = 100
 _LINGER_SECONDS = 1.0
+#: A list that is older, and has no pipe, is of a process that was killed.
+_ORPHANED_SECONDS = 60.0
 #: How long the thread sleeps after a look by which no watch became ready: twice as long after each,
 #: at most the latter. A push beside four idle processes takes 0.8 times as long as without.
 _FIRST_REST_SECONDS, _LONGEST_REST_SECONDS = 0.0005, 0.002
@@ -143,7 +145,9 @@ class Notifier:
         self._turn.doubt()
         self._changed_at = -1
         settled, is_reached = time.time_ns() - changed_at > STAMP_GRANULARITY_NS, True
-        names = {n for n in os.listdir(self._directory) if n.startswith(_PIPE_PREFIX)}
+        found = os.listdir(self._directory)
+        names = {name for name in found if name.startswith(_PIPE_PREFIX)}
+        self._remove_orphans(found, names)
         for name in self._pipes.keys() - names:
             self._close(name)
         for name in names - self._pipes.keys():
@@ -161,6 +165,16 @@ class Notifier:
                     logger.warning("a watching process cannot be woken", exc_info=error)
         self._changed_at = changed_at if settled and is_reached else -1
         return is_reached
+
+    def _remove_orphans(self, found: Iterable[str], pipes: set[str]) -> None:
+        """Remove lists without a pipe, but for new ones: a list is there before its pipe."""
+        for name in found:
+            pipe = _PIPE_PREFIX + name.removeprefix(_LIST_PREFIX)
+            if name.startswith(_LIST_PREFIX) and pipe not in pipes:
+                path = os.path.join(self._directory, name)
+                with contextlib.suppress(OSError):
+                    if time.time() - os.stat(path).st_mtime > _ORPHANED_SECONDS:
+                        os.unlink(path)
 
     def _drop(self, name: str) -> None:
         self._close(name)
@@ -286,6 +300,7 @@ class WatchRegistry:
             pipe.list(self._watches)
             while not pipe.has_listed(self._watches.keys()):
                 pipe.list(self._watches)
+                pipe.wake()  # a commit may have read the list without the handler's key
         except OSError as error:
             raise EngineUnavailable(path=self._store.path, reason=str(error)) from error
 
@@ -455,6 +470,7 @@ class _Pipe:
         #: The keys in the list; None if it stands for all.
         self.listed: set[bytes] | None = set()
         self._calls: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._descriptors = Descriptors()
         self._open = False
         with contextlib.suppress(FileExistsError):
             os.mkdir(directory)
@@ -463,9 +479,9 @@ class _Pipe:
         )  # else a process that commits takes it for a dead one
         try:
             os.mkfifo(unready, 0o666)
-            self._reader = os.open(unready, os.O_RDONLY | os.O_NONBLOCK)
-            self._writer = os.open(unready, os.O_WRONLY | os.O_NONBLOCK)
-            self._listing = os.open(_list_of(self._path), os.O_RDWR | os.O_CREAT, 0o666)
+            self._reader = self._descriptors.open(unready, os.O_RDONLY | os.O_NONBLOCK)
+            self._writer = self._descriptors.open(unready, os.O_WRONLY | os.O_NONBLOCK)
+            self._listing = self._descriptors.open(_list_of(self._path), os.O_RDWR | os.O_CREAT)
             self._open = True
             self.list(keys)
             os.rename(unready, self._path)
@@ -495,6 +511,7 @@ class _Pipe:
             data = b""
         with self._lock:
             if self._open:
+                self.listed = set()  # a signal handler's exception may come once it is written
                 os.pwrite(self._listing, _LIST_HEAD.pack(len(data), zlib.crc32(data)) + data, 0)
                 self.listed = listed if data else None
 
@@ -559,7 +576,5 @@ class _Pipe:
     def close(self) -> None:
         """Close this process's ends."""
         with self._lock:
-            if self._open:
-                self._open = False
-                for descriptor in (self._reader, self._writer, self._listing):
-                    os.close(descriptor)
+            self._open = False
+            self._descriptors.close()

@@ -128,12 +128,12 @@ class Contention:
 
 
 class Race:
-    """One take that has met a conflict.
+    """What a take does after its conflicts.
 
     Args:
         contention: What takes at this end have met.
-        is_won_late: Of a take for all help requests, because nobody serves them: tells whether it
-            tries until it has won. None for other takes.
+        waits_too_long: Of a take for all help requests, because nobody serves them: tells whether
+            it has waited for so long that it tries until it has won. None for other takes.
 
     Attributes:
         order: What its next round depends on.
@@ -141,13 +141,13 @@ class Race:
     """
 
     def __init__(
-        self, contention: Contention, is_won_late: Callable[[], bool] | None = None
+        self, contention: Contention, waits_too_long: Callable[[], bool] | None = None
     ) -> None:
         self._contention = contention
-        self._is_won_late = is_won_late
+        self._waits_too_long = waits_too_long
         self._conflicts = 0  # in a row that pushes may have caused
         self.since = 0.0
-        self.order = contention.order if is_won_late is None else Order.AS_SEEN
+        self.order = contention.order if waits_too_long is None else Order.AS_SEEN
 
     def goes_on(self, *, others: bool, wanted: int = 1) -> bool:
         """Decide what follows a conflict, and sleep if the next round has to wait.
@@ -161,8 +161,8 @@ class Race:
         """
         contention = self._contention
         self._conflicts += 1
-        if self._is_won_late is not None:
-            if not self._is_won_late():
+        if self._waits_too_long is not None:
+            if not self._waits_too_long():
                 return False
             sleep_before_retry(self._conflicts)
             return True
@@ -177,8 +177,8 @@ class Race:
             self.since = self.since or now
             if self._conflicts >= _ASKS_AFTER and contention.asks(now - self.since):
                 return False
-        if self._conflicts >= _AS_SEEN_AFTER:
-            self.order = Order.AS_SEEN
+        is_new = self._conflicts < _AS_SEEN_AFTER
+        self.order = contention.order if is_new else Order.AS_SEEN
         if self._conflicts > _SLEEPS_AFTER and not contention.has_reservations:
             sleep_before_retry(self._conflicts - _SLEEPS_AFTER)
         return True

@@ -90,7 +90,7 @@ class DeadLetters:
         on_redriven: Callable[[int], None],
         on_undecodable: Callable[[Sequence[str]], None],
     ) -> int:
-        """Requeue dead letters at their places, in transactions of at most 200; count them."""
+        """Redrive dead letters at their places, in transactions of at most 200; count them."""
         moved, most = 0, math.inf if limit is None else limit
         for some in portions(self._runner, self._store, State.DEAD, item_ids):
             rest = some
@@ -154,7 +154,7 @@ class DeadLetters:
         *,
         is_forced: bool,
     ) -> tuple[int, int, list[str]]:
-        """Requeue dead letters, those that are chosen, at their places, without attempts.
+        """Redrive dead letters, those that are chosen, at their places, without attempts.
 
         Places without such a dead letter, and letters whose unique key another item has, are
         skipped. So are letters that cannot be decoded, which would block the queue, unless

@@ -104,7 +104,7 @@ class SeveralPoppers:
         race, seen = None, list[Served]()
         while True:
             try:
-                return self._attempt(database, requests, seen, batch)
+                return self._attempt(database, requests, seen, batch, replaces_rows=race is None)
             except Conflict:
                 if batch is not None:
                     batch.let_go()
@@ -145,11 +145,13 @@ class SeveralPoppers:
             Contended: With ``also``, on an engine without reservations: it conflicted, and nothing
                 was done.
         """
-        race, asked, seen = Race(self._contention), len(requests), list[Served]()
+        race, asked, seen = None, len(requests), list[Served]()
         while True:
             try:
-                return self._attempt(database, requests[:asked], seen, also=also)
+                some = requests[:asked]
+                return self._attempt(database, some, seen, also=also, replaces_rows=race is None)
             except Conflict:
+                race = race or Race(self._contention)
                 race.goes_on(others=False)
                 if self._contention.has_reservations:
                     continue
@@ -164,6 +166,8 @@ class SeveralPoppers:
         seen: list[Served],
         batch: CombinedBatch | None = None,
         also: Callable[[Transaction], None] | None = None,
+        *,
+        replaces_rows: bool,
     ) -> Served:
         """Take items in one transaction, and note in ``seen`` what each run of it did.
 
@@ -181,7 +185,7 @@ class SeveralPoppers:
                 walking.begin(tr),
                 self._end,
                 owns=True,
-                replaces_rows=not seen,
+                replaces_rows=replaces_rows,
                 estimate=self._estimate,
             )
             if also is not None:

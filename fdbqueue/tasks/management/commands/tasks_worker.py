@@ -60,7 +60,7 @@ examples:
     takes = (
         arguments.QUEUES_OR_ALL.but(
             help="Names of queues, or patterns such as 'mail-*', in the order in which to look for "
-            "tasks (default: all queues in turn)"
+            "tasks (default: all queues, by their names)"
         ),
         arguments.Argument(
             "--exclude",
