@@ -60,8 +60,8 @@ _MOST: dict[str, tuple[int, int]] = {
         (1, 40): "lease_min lease_max pop lease lease_ack together extend_many",
         (4, 60): "family_pop family_lease",
         (2, 24): "remove bury push_shared result",
-        (4, 24): "group look redrive clear_state remove_many enqueue abort move",
-        (4, 50): "enqueue_many abort_group",
+        (4, 24): "group look redrive remove_many enqueue abort move",
+        (4, 50): "clear_state enqueue_many abort_group",
         (5, 90): "give_back run_now",
         (11, 50): "recount",
     }.items()
