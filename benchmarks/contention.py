@@ -216,7 +216,7 @@ OPTIONS = {"shards": SIXTEEN, "choices": CHOICES}
 #: Processes, and threads in each: those that a strict queue is worst at, and threads that combine.
 SHAPES = ((16, 1), (4, 16), (1, 1))
 STRICT = "the strict queue"
-#: Two pops of different processes of about so many conflict at the most.
+#: The most conflicts with other processes that a pop may meet, on average.
 CONFLICTS = 0.05
 
 

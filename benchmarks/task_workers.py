@@ -34,7 +34,7 @@ WORKERS = 4
 #: More than there are processors, by far.
 MANY_WORKERS = 16
 TASKS = 1_000
-#: Each worker of ours has at least so many; of fewer, their start would be most of the time.
+#: At least this many tasks for each worker of ours: with fewer, most of the time is its start.
 OF_EACH = 250
 ROUNDS = 5
 #: How many tasks are enqueued for an idle worker, and for one that looks but once a second.

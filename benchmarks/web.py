@@ -323,15 +323,21 @@ def _workers(plan: Plan, client: Any, names: list[str]) -> Iterator[Line]:
             for number in range(count)
         ]
         run(conf.database(), lambda tr: [row._write(tr, [row._key]) for row in rows])  # noqa: SLF001  # a thread's
-        yield compare(
-            f"{ACROSS[0]}, {count:,} workers, {100 * len(names):,} leases",
-            _timed(client, f"{LIST}{ACROSS[0]}", plan.turns(TURNS)),
-            lambda: float(ACROSS_BAR_MS),
-            peer_name="bar",
-            unit="ms",
-            bar="at most 1.0",
-            rounds=plan.rounds(5),
-        )
+        what = f"{count:,} workers, {100 * len(names):,} leases"
+        yield _beside_bar(plan, client, ACROSS[0], what)
+
+
+def _beside_bar(plan: Plan, client: Any, page: str, what: str) -> Line:
+    """Measure a page across queues beside how long it may take."""
+    return compare(
+        f"{page}, {what}",
+        _timed(client, f"{LIST}{page}", plan.turns(TURNS)),
+        lambda: float(ACROSS_BAR_MS),
+        peer_name="bar",
+        unit="ms",
+        bar="at most 1.0",
+        rounds=plan.rounds(5),
+    )
 
 
 def _of_items(plan: Plan, client: Any, names: list[str], few: int, many: int) -> Iterator[Line]:
@@ -361,15 +367,7 @@ def _of_tasks(plan: Plan, client: Any) -> Iterator[Line]:
 
     def lines(pages: tuple[str, ...], what: str) -> Iterator[Line]:
         for page in pages:
-            yield compare(
-                f"{page}, {what}",
-                _timed(client, f"{LIST}{page}", plan.turns(TURNS)),
-                lambda: float(ACROSS_BAR_MS),
-                peer_name="bar",
-                unit="ms",
-                bar="at most 1.0",
-                rounds=plan.rounds(5),
-            )
+            yield _beside_bar(plan, client, page, what)
 
     with _ran_and_scheduled(plan, names, count):
         yield from lines(OF_TASKS, f"{queues} queues, {queues * count:,} functions, 500 schedules")

@@ -73,7 +73,7 @@ class Notifier:
         self._turn = turn
         #: Each pipe, and the list of what its owner watches, -1 if that is missing.
         self._pipes: dict[str, tuple[int, int]] = {}
-        #: Whether all commits so far have woken whom they concern; if not, the next wakes all.
+        #: Whether each commit so far has woken all that watch its keys; if not, the next wakes all.
         self._is_sure = True
         #: The lists that were read last, and their keys.
         self._lists: dict[bytes, list[bytes] | None] = {}

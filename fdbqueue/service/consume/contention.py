@@ -94,7 +94,7 @@ class Contention:
         self.reserved_until = monotonic() + _REMEMBERED_SECONDS
 
     def asks(self, raced: float) -> bool:
-        """Tell whether who has raced for so many seconds asks for help; others then do at once."""
+        """Tell whether a take that has raced for these seconds asks for help; others then do."""
         helped = self._helped_seconds
         if raced < helped and self._raced_seconds + raced < helped * self._won:
             self._helped_seconds *= _HOPE

@@ -145,11 +145,11 @@ class SeveralPoppers:
             Contended: With ``also``, on an engine without reservations: it conflicted, and nothing
                 was done.
         """
-        race, asked, seen = None, len(requests), list[Served]()
+        race, asked = None, len(requests)
         while True:
             try:
                 some = requests[:asked]
-                return self._attempt(database, some, seen, also=also, replaces_rows=race is None)
+                return self._attempt(database, some, [], also=also, replaces_rows=race is None)
             except Conflict:
                 race = race or Race(self._contention)
                 race.goes_on(others=False)
